@@ -1,0 +1,32 @@
+"""Forward, dX and dW of a matrix multiplication in Triton.
+
+`matmul`, `matmul_dx` and `matmul_dw` load on first use, so that `kernels.plan`
+can be read where neither torch nor Triton is installed.
+"""
+
+from importlib import import_module, metadata
+
+__all__ = ["matmul", "matmul_dw", "matmul_dx"]
+
+# Each torch release and the Triton it is built with; both ends are tested.
+SUPPORTED_PAIRS = {"2.11": "3.6", "2.12": "3.7", "2.13": "3.7"}
+
+
+def check_versions(torch_version: str, triton_version: str) -> None:
+    """ImportError, in a sentence that names the pair, if it is not supported."""
+    torch_minor = ".".join(torch_version.split(".")[:2])
+    triton_minor = ".".join(triton_version.split(".")[:2])
+    if SUPPORTED_PAIRS.get(torch_minor) != triton_minor:
+        pairs = ", ".join(f"{a} with {b}" for a, b in SUPPORTED_PAIRS.items())
+        raise ImportError(
+            f"torch {torch_version} with triton {triton_version} is not a supported "
+            f"pair; torch with triton must be one of: {pairs}"
+        )
+
+
+def __getattr__(name: str):
+    if name not in __all__:
+        raise AttributeError(f"module 'kernels' has no attribute {name!r}")
+    check_versions(metadata.version("torch"), metadata.version("triton"))
+    globals()[name] = getattr(import_module("kernels.ops"), name)
+    return globals()[name]
