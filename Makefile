@@ -31,7 +31,7 @@ test: site-environment test-environment ## Test everything that needs no GPU
 	$(SITE) -c "import importlib.util as u; assert not u.find_spec('torch')"
 	$(SITE) -m generate check
 	$(SITE) -m generate render --check
-	$(SITE) -m mkdocs build --strict --quiet
+	$(SITE) -m mkdocs build --strict
 	$(TEST) -m ruff check .
 	$(TEST) -m ruff check --select E501 --config "line-length = 80" \
 		kernels/forward.py kernels/dx.py kernels/dw.py kernels/reduce.py

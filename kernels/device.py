@@ -7,6 +7,8 @@ from kernels.plan import Device
 
 # Attribute numbers of cuDeviceGetAttribute (CUdevice_attribute in cuda.h).
 ATTRIBUTES = {
+    "major": 75,
+    "minor": 76,
     "sm_count": 16,
     "warp_size": 10,
     "max_threads_per_sm": 39,
@@ -20,6 +22,7 @@ ATTRIBUTES = {
 
 # Triton's interpreter runs programs one after another: one SM with one place.
 INTERPRETER = Device(
+    capability="none",
     sm_count=1,
     warp_size=32,
     max_warps_per_sm=8,
@@ -47,4 +50,8 @@ def facts(index: int) -> Device:
             raise RuntimeError(f"the CUDA driver gave error {status} for {name}")
         found[name] = value.value
     threads = found.pop("max_threads_per_sm")
-    return Device(max_warps_per_sm=threads // found["warp_size"], **found)
+    return Device(
+        capability=f"{found.pop('major')}.{found.pop('minor')}",
+        max_warps_per_sm=threads // found["warp_size"],
+        **found,
+    )

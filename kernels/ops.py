@@ -287,13 +287,15 @@ def _output(out, shape: tuple[int, int], dtype, allowed=DTYPES, **operands):
         raise ValueError(f"out must not overlap itself, got strides {out.stride()}")
     for name, operand in operands.items():
         if _share_memory(out, operand):
-            raise ValueError(f"out must not share memory with {name}")
+            raise ValueError(f"out must not reach into the memory of {name}")
     return out
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether two elements may be one: the longer step does not clear a whole row."""
     steps = zip(tensor.stride(), tensor.shape, strict=True)
+    if not tensor.numel():
+        return False
     clear = 1
     for stride, size in sorted((stride, size) for stride, size in steps if size > 1):
         if stride < clear:

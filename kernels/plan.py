@@ -38,8 +38,12 @@ def cdiv(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Device:
-    """What planning needs to know of a GPU; see `kernels.device.facts`."""
+    """What planning needs to know of a GPU; see `kernels.device.facts`.
 
+    capability: NVIDIA's compute capability, such as "9.0".
+    """
+
+    capability: str
     sm_count: int
     warp_size: int
     max_warps_per_sm: int
@@ -164,12 +168,16 @@ def choose_tile(op: Op, itemsize: int, device: Device) -> Tile:
     ValueError if none fits.
     """
     largest, deep = (128, 64) if itemsize == 2 else (64, 32)
+    # Hopper's tensor cores take operands from shared memory, which leaves the
+    # registers to the accumulator. Elsewhere half the threads would spill.
+    frugal = itemsize == 4 or device.capability.startswith("9.")
+    num_warps = 4 if frugal else 8
     limit = device.shared_memory_per_program_bytes
     for edge in (largest, largest // 2):
         blocks = [edge, edge, edge]
         blocks[contracted_axis(op)] = deep
         for num_stages in (3, 2, 1):
-            tile = Tile(*blocks, num_warps=4, num_stages=num_stages)
+            tile = Tile(*blocks, num_warps=num_warps, num_stages=num_stages)
             need = shared_memory_bytes(op, tile, itemsize)
             if need <= limit:
                 return tile
