@@ -1,0 +1,3 @@
+from generate.cli import app
+
+app()

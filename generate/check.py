@@ -1,0 +1,228 @@
+"""Check recordings beyond their schema: physics, consistency, identity.
+
+Bounds come from the recording's own device, never from a fixed plausible
+maximum, so that an honest number of an unknown, faster GPU passes.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from generate.schema import (
+    Ceilings,
+    DataError,
+    GemmPoint,
+    Gpu,
+    OccupancyPoint,
+    Recording,
+    Shape,
+    SplitPoint,
+    recordings,
+)
+from kernels import plan
+
+# How far a single point may lie above a measured ceiling: clocks and DRAM
+# refresh move both a little.
+TOLERANCE = 1.15
+# Slower than this many times the roofline, and this much more, is no timing of
+# a GEMM but a wrong unit. 1 ms is room for launches at tiny sizes.
+SLOWEST = 100
+LAUNCH_MS = 1.0
+# Relative error above this is a wrong result, not rounding: bf16 keeps 8 bits.
+LARGEST_ERROR = 2**-7
+# Times must grow where the contraction is this many times deeper and no other
+# dimension is smaller.
+MORE_WORK = 4
+
+
+def check(data: Path) -> list[str]:
+    """Faults of every recording under `data`, one sentence each; none is good.
+
+    Each names the file and the field.
+    """
+    try:
+        found = recordings(data)
+    except DataError as error:
+        return [str(error)]
+    if not found:
+        return [f"{data}: holds no recording"]
+    faults = []
+    contents: dict[str, Recording] = {}
+    for recording in found:
+        faults += [
+            f"{recording.folder / where}: {what}" for where, what in _faults(recording)
+        ]
+        content = _content(recording)
+        if content in contents:
+            faults.append(
+                f"{recording.folder}: holds the same measurements as "
+                f"{contents[content].folder}"
+            )
+        contents[content] = recording
+    return faults
+
+
+def floor_ms(shape: Shape, read_bytes: int, ceilings: Ceilings, gpu: Gpu) -> float:
+    """The least time for a GEMM: its FLOPs or its reads, whichever takes longer.
+
+    FLOPs at the larger of the datasheet's peak and the vendor's best product;
+    bytes at the measured copy bandwidth.
+    """
+    best = max(ceilings.gemm_tflops, ceilings.peak_tflops(gpu) or 0)
+    by_flops = shape.flops / best / 1e9
+    by_bytes = read_bytes / ceilings.copy_.bandwidth_tbps / 1e9
+    return max(by_flops, by_bytes)
+
+
+def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
+    """(file, what is wrong) for everything that is wrong with a recording."""
+    yield from _consistency(recording)
+    gpu, ceilings = recording.environment.gpu, recording.ceilings
+    if ceilings:
+        yield from _ceilings(ceilings, gpu)
+        for name in ("gemms", "splits"):
+            if section := getattr(recording, name):
+                yield from _physics(f"{name}.json", section.points, ceilings, gpu)
+    for name in ("gemms", "splits"):
+        if section := getattr(recording, name):
+            yield from _growth(f"{name}.json", section.points)
+    if recording.occupancy:
+        for index, point in enumerate(recording.occupancy.points):
+            yield from _occupancy(f"points[{index}]", point, gpu)
+
+
+def _consistency(recording: Recording) -> Iterator[tuple[str, str]]:
+    first = recording.environment
+    for name, section in recording.sections.items():
+        for field in ("harness_version", "kernels_sha256"):
+            if getattr(section, field) != getattr(first, field):
+                yield f"{name}.json", f"{field}: differs from environment.json"
+
+
+def _ceilings(ceilings: Ceilings, gpu: Gpu) -> Iterator[tuple[str, str]]:
+    for index, point in enumerate(ceilings.points):
+        if point.time_ms is None:
+            yield "ceilings.json", f"points[{index}].samples_ms: is missing"
+            return
+    if ceilings.copy_.time_ms is None:
+        yield "ceilings.json", "copy.samples_ms: is missing"
+        return
+    peak = ceilings.peak_tflops(gpu)
+    if peak and ceilings.gemm_tflops > peak:
+        yield (
+            "ceilings.json",
+            f"points.samples_ms: {ceilings.gemm_tflops:.0f} TFLOP/s is above the "
+            f"datasheet's {peak:.0f}",
+        )
+    if peak and ceilings.gemm_tflops < peak / SLOWEST:
+        yield (
+            "ceilings.json",
+            f"points.samples_ms: {ceilings.gemm_tflops:.2g} TFLOP/s is no rate of a "
+            f"device of {peak:.0f}; are the samples in ms?",
+        )
+
+
+def _physics(
+    file: str, points: tuple, ceilings: Ceilings, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    measured = [*ceilings.points, ceilings.copy_]
+    if any(point.time_ms is None for point in measured):
+        return
+    ceiling = ceilings.gemm_tflops * TOLERANCE
+    for index, point in enumerate(points):
+        where = f"points[{index}]"
+        if point.error is not None and point.error > LARGEST_ERROR:
+            yield file, f"{where}.error: {point.error:.2g} is no rounding error"
+        if point.samples_ms is None:
+            continue
+        floor = floor_ms(point, _read_bytes(point), ceilings, gpu)
+        fastest = min(point.samples_ms)
+        if fastest < floor / TOLERANCE:
+            yield (
+                file,
+                f"{where}.samples_ms: {fastest:.3g} ms is below the roofline of "
+                f"{floor:.3g} ms",
+            )
+        rate = point.flops / point.time_ms / 1e9
+        if rate > ceiling:
+            yield (
+                file,
+                f"{where}.samples_ms: {rate:.0f} TFLOP/s is above the measured "
+                f"ceiling of {ceilings.gemm_tflops:.0f}",
+            )
+        if point.time_ms > SLOWEST * floor + LAUNCH_MS:
+            yield (
+                file,
+                f"{where}.samples_ms: {point.time_ms:.3g} ms is more than {SLOWEST} "
+                f"times the roofline of {floor:.3g} ms; are the samples in ms?",
+            )
+
+
+def _read_bytes(point: GemmPoint | SplitPoint) -> int:
+    """Bytes of the two operands, which a cold cache makes every call read."""
+    itemsize = 4 if point.dtype == "float32" else 2
+    t, k, n = point.shape
+    op = getattr(point, "op", "dw")
+    elements = {"forward": t * k + k * n, "dx": t * n + k * n, "dw": t * k + t * n}
+    return elements[op] * itemsize
+
+
+def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
+    """Times that do not grow with the contraction.
+
+    Only it: an output that is several times larger may take no longer on a GPU
+    that the smaller one left idle.
+    """
+    timed = [(i, point) for i, point in enumerate(points) if point.samples_ms]
+    for i, small in timed:
+        axis = plan.contracted_axis(getattr(small, "op", "dw"))
+        for j, large in timed:
+            alike = small.key[: -len(small.shape)] == large.key[: -len(large.shape)]
+            inside = all(a <= b for a, b in zip(small.shape, large.shape, strict=True))
+            deeper = large.shape[axis] >= MORE_WORK * small.shape[axis]
+            if alike and inside and deeper and large.time_ms <= small.time_ms:
+                yield (
+                    file,
+                    f"points[{j}].samples_ms: {large.time_ms:.3g} ms is no longer "
+                    f"than points[{i}], whose contraction is a quarter or less",
+                )
+
+
+def _occupancy(
+    where: str, point: OccupancyPoint, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    planned = plan.resident_programs(
+        point.registers_per_thread,
+        point.shared_memory_bytes,
+        point.num_warps,
+        gpu.device,
+    )
+    if planned != point.resident_programs:
+        yield (
+            "occupancy.json",
+            f"{where}.resident_programs: the driver said {point.resident_programs}, "
+            f"registers, shared memory and warps allow {planned}",
+        )
+    theoretical = 100 * plan.occupancy(
+        point.resident_programs, point.num_warps, gpu.device
+    )
+    counters = point.counters
+    if counters and counters.achieved_occupancy_pct > theoretical * TOLERANCE:
+        yield (
+            "occupancy.json",
+            f"{where}.counters.achieved_occupancy_pct: "
+            f"{counters.achieved_occupancy_pct:.0f} is above the theoretical "
+            f"{theoretical:.0f}",
+        )
+
+
+def _content(recording: Recording) -> str:
+    """A name for what was measured, whatever its files and keys are called."""
+    measured = {
+        name: section.model_dump(mode="json", by_alias=True).get("points")
+        for name, section in recording.sections.items()
+        if name != "verification"
+    }
+    text = json.dumps(measured, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,34 @@
+"""A digest of the kernels' code: what a recording's numbers were made by.
+
+Recorded with every section and compared when pages are rendered. Comments and
+blank lines do not count, so that a reworded remark leaves numbers valid.
+"""
+
+import hashlib
+import io
+import tokenize
+from pathlib import Path
+
+# The four kernels and what launches them. kernels/plan.py is left out: the
+# configuration it chose stands in each recorded point.
+SOURCES = ("forward", "dx", "dw", "reduce", "ops")
+
+
+def kernels_digest(root: Path) -> str:
+    """SHA-256, in hexadecimal, of the code under `root`/kernels."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        source = (root / "kernels" / f"{name}.py").read_text(encoding="utf-8")
+        digest.update(f"{name}\n{_code(source)}\n".encode())
+    return digest.hexdigest()
+
+
+def _code(source: str) -> str:
+    """The source without comments and blank lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    stripped = (line.rstrip() for line in lines)
+    return "\n".join(line for line in stripped if line)

@@ -1,0 +1,72 @@
+"""Say what this machine can do for the project, and what is missing for more."""
+
+import os
+import shutil
+import sys
+from importlib import metadata, util
+
+
+def examine() -> list[tuple[str, bool, str]]:
+    """(what, there or not, detail) for everything that a command may need."""
+    return [
+        _python(),
+        *[_package(name, "the site") for name in ("mkdocs", "plotly", "jinja2")],
+        _pair(),
+        _gpu(),
+        _package("pynvml", "clocks and throttle reasons in a recording"),
+        _program(("ncu",), "hardware counters in a recording"),
+        _package("kaleido", "drawing the charts' still pictures"),
+        _program(CHROMIUM, "still pictures and browser tests"),
+    ]
+
+
+CHROMIUM = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
+
+
+def chromium() -> str | None:
+    """Path of a Chromium: the CHROMIUM variable, or one on the PATH."""
+    named = os.environ.get("CHROMIUM")
+    return named or next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+def _python() -> tuple[str, bool, str]:
+    version = sys.version.split()[0]
+    return "Python 3.11 or later", sys.version_info >= (3, 11), version
+
+
+def _package(name: str, use: str) -> tuple[str, bool, str]:
+    there = util.find_spec(name) is not None
+    return f"{name}, for {use}", there, "installed" if there else "not installed"
+
+
+def _program(names: tuple[str, ...], use: str) -> tuple[str, bool, str]:
+    path = next(filter(None, map(shutil.which, names)), None)
+    return f"{names[0]}, for {use}", path is not None, path or "not on the PATH"
+
+
+def _pair() -> tuple[str, bool, str]:
+    from kernels import check_versions
+
+    what = "torch and triton, for kernels and recordings"
+    try:
+        versions = metadata.version("torch"), metadata.version("triton")
+        check_versions(*versions)
+    except ImportError as error:
+        return what, False, str(error)
+    return what, True, f"torch {versions[0]}, triton {versions[1]}"
+
+
+def _gpu() -> tuple[str, bool, str]:
+    what = "a CUDA GPU, for recordings"
+    if util.find_spec("torch") is None:
+        return what, False, "torch is not installed"
+    import torch
+
+    if not torch.cuda.is_available():
+        return what, False, "torch sees none"
+    return what, True, torch.cuda.get_device_name()

@@ -1,0 +1,166 @@
+"""Record the kernels on a GPU: one module a section, run in order.
+
+Every section is written whole when it ends, so that a kill at any moment loses
+at most the section under way; `resume` goes on behind the last one.
+"""
+
+import hashlib
+import re
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from generate.digest import kernels_digest
+from generate.schema import SECTIONS, DataError, Recording, recordings, write_section
+from generate.shapes import Shape
+
+
+class CannotRecord(Exception):
+    """Recording cannot begin; says why in one sentence. Nothing was written."""
+
+
+def slug(name: str) -> str:
+    """A folder name for a GPU name; distinct names never share one.
+
+    Letters, digits, spaces and hyphens survive; a name that holds anything else,
+    or nothing, gets a few digits of its own digest.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if re.fullmatch(r"[A-Za-z0-9]+( [A-Za-z0-9]+)*", name):
+        return plain
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
+    return "-".join(filter(None, (plain or "gpu", digest)))
+
+
+def record(
+    root: Path,
+    *,
+    only_sections: tuple[str, ...] = (),
+    only_shapes: tuple[Shape, ...] = (),
+    resume: bool = False,
+    device_index: int = 0,
+    console: Console | None = None,
+) -> Path:
+    """Record into `root`/data and return the recording's folder.
+
+    only_sections: record these and `environment`, in order. only_shapes: instead
+    of a section's own. resume: go on with the newest recording of this GPU and
+    software, of these kernels, instead of beginning one.
+    CannotRecord, in one sentence, before anything is written.
+    """
+    console = console or Console()
+    unknown = [name for name in only_sections if name not in SECTIONS]
+    if unknown:
+        raise CannotRecord(
+            f"section must be one of {', '.join(SECTIONS)}, got {unknown[0]!r}"
+        )
+    context = _context(root, only_shapes, device_index)
+    folder, present = _folder(root, context, resume)
+    wanted = [
+        name
+        for name in SECTIONS
+        if name in (only_sections or SECTIONS)
+        and not (name in present and not only_sections)
+    ]
+    if "environment" not in present and "environment" not in wanted:
+        wanted.insert(0, "environment")
+    if not wanted:
+        raise CannotRecord(f"{folder} is complete, there is nothing to resume")
+    modules = {name: import_module(f"generate.record.{name}") for name in wanted}
+    with _progress(console) as progress:
+        total = sum(module.steps(context) for module in modules.values())
+        whole = progress.add_task("whole recording", total=total)
+        for name, module in modules.items():
+            part = progress.add_task(name, total=module.steps(context))
+
+            def advance(part=part):
+                progress.advance(part)
+                progress.advance(whole)
+
+            context.advance = advance
+            write_section(folder / f"{name}.json", module.record(context))
+    return folder
+
+
+def _context(root: Path, only_shapes: tuple[Shape, ...], device_index: int):
+    try:
+        import torch
+
+        import kernels
+
+        kernels.matmul  # noqa: B018 - loads Triton and checks the versions
+    except ImportError as error:
+        raise CannotRecord(f"recording needs torch and triton: {error}") from None
+    if not torch.cuda.is_available():
+        raise CannotRecord("recording needs a CUDA GPU, and torch sees none here")
+    if torch.version.hip:
+        raise CannotRecord("recording needs a CUDA GPU, and this torch is for ROCm")
+    if device_index >= torch.cuda.device_count():
+        raise CannotRecord(
+            f"device must be below {torch.cuda.device_count()}, got {device_index}"
+        )
+    from generate.record.context import Context
+
+    torch.cuda.set_device(device_index)
+    return Context(
+        device=torch.device("cuda", device_index),
+        kernels_sha256=kernels_digest(root),
+        only=only_shapes,
+    )
+
+
+def _folder(root: Path, context, resume: bool) -> tuple[Path, set[str]]:
+    """Where to record, and which sections are there already."""
+    import torch
+    import triton
+
+    name = torch.cuda.get_device_properties(context.device).name
+    base = root / "data" / slug(name)
+    stack = f"torch{torch.__version__.split('+')[0]}-triton{triton.__version__}"
+    if resume:
+        return _resumable(root, base, stack, context.kernels_sha256)
+    stem = f"{context.recorded_on}-{stack}"
+    folder, number = base / stem, 1
+    while folder.exists():
+        number += 1
+        folder = base / f"{stem}-{number}"
+    return folder, set()
+
+
+def _resumable(
+    root: Path, base: Path, stack: str, digest: str
+) -> tuple[Path, set[str]]:
+    try:
+        known = recordings(root / "data")
+    except DataError as error:
+        raise CannotRecord(f"cannot resume: {error}") from None
+    ours = [r for r in known if r.folder.parent == base and stack in r.folder.name]
+    if not ours:
+        raise CannotRecord(f"there is no recording to resume under {base} of {stack}")
+    newest: Recording = ours[-1]
+    if newest.environment.kernels_sha256 != digest:
+        raise CannotRecord(
+            f"{newest.folder} was made from other kernels: begin a new recording"
+        )
+    return newest.folder, set(newest.sections)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:>16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )

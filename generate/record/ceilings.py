@@ -1,0 +1,76 @@
+"""Section `ceilings`: what this device reaches at most."""
+
+import torch
+
+from generate.record.calls import DTYPE, DTYPE_NAME
+from generate.record.context import Context
+from generate.record.timing import attempt
+from generate.schema import Ceilings, Copy, VendorGemm
+
+COPIED_BYTES = 1 << 30
+GEMMS = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 8192, 8192))
+
+# Dense 16-bit tensor-core FLOPs with fp32 sums, a clock and SM, by compute
+# capability: NVIDIA's architecture white papers.
+FLOPS_PER_CLOCK_PER_SM = {
+    (7, 5): 1024,
+    (8, 0): 2048,
+    (8, 6): 512,
+    (8, 9): 512,
+    (9, 0): 4096,
+    (10, 0): 8192,
+    (12, 0): 512,
+}
+
+
+def steps(context: Context) -> int:
+    return 1 + len(GEMMS)
+
+
+def record(context: Context) -> Ceilings:
+    copy = _copy(context)
+    points = tuple(_gemm(context, *shape) for shape in GEMMS)
+    capability = torch.cuda.get_device_capability(context.device)
+    flops = FLOPS_PER_CLOCK_PER_SM.get(capability)
+    return Ceilings(
+        section="ceilings",
+        **context.header,
+        copy=copy,
+        points=points,
+        flops_per_clock_per_sm=flops,
+        flops_reason=None
+        if flops
+        else f"no white paper figure for capability {capability} is known here",
+    )
+
+
+def _copy(context: Context) -> Copy:
+    source = torch.empty(COPIED_BYTES // 4, device=context.device).normal_()
+    target = torch.empty_like(source)
+    times, state = context.timer.compare({"copy": lambda: target.copy_(source)})
+    context.advance()
+    return Copy(
+        samples_ms=times["copy"],
+        state=state,
+        skipped_reason=None,
+        copied_bytes=COPIED_BYTES,
+    )
+
+
+def _gemm(context: Context, t: int, k: int, n: int) -> VendorGemm:
+    a = torch.empty(t, k, dtype=DTYPE, device=context.device).normal_()
+    b = torch.empty(k, n, dtype=DTYPE, device=context.device).normal_()
+    reason = attempt(lambda: torch.mm(a, b))
+    times, state = {"gemm": None}, None
+    if reason is None:
+        times, state = context.timer.compare({"gemm": lambda: torch.mm(a, b)})
+    context.advance()
+    return VendorGemm(
+        T=t,
+        K=k,
+        N=n,
+        dtype=DTYPE_NAME,
+        samples_ms=times["gemm"],
+        state=state,
+        skipped_reason=reason,
+    )

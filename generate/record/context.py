@@ -1,0 +1,58 @@
+"""What the sections of one recording share while they are recorded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+
+import torch
+
+from generate.record.nvml import Nvml
+from generate.record.timing import Timer
+from generate.schema import SCHEMA_VERSION
+from generate.shapes import Shape
+from kernels import device
+from kernels.plan import Device, Plan, plan
+
+# Raised with every change of how anything is measured, so that numbers of
+# different methods are never compared silently.
+HARNESS_VERSION = 1
+
+
+@dataclass
+class Context:
+    """One device, its timer, and the shapes that were asked for."""
+
+    device: torch.device
+    kernels_sha256: str
+    only: tuple[Shape, ...] = ()
+    recorded_on: date = field(default_factory=date.today)
+    advance: Callable[[], None] = lambda: None
+
+    def __post_init__(self):
+        properties = torch.cuda.get_device_properties(self.device)
+        domain, bus, slot = (
+            properties.pci_domain_id,
+            properties.pci_bus_id,
+            properties.pci_device_id,
+        )
+        self.nvml = Nvml(f"{domain:08x}:{bus:02x}:{slot:02x}.0")
+        self.facts: Device = device.facts(self.device.index)
+        self.timer = Timer(self.device, self.nvml)
+
+    @property
+    def header(self) -> dict:
+        """The fields that every section begins with."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "harness_version": HARNESS_VERSION,
+            "kernels_sha256": self.kernels_sha256,
+            "recorded_on": self.recorded_on,
+        }
+
+    def shapes(self, of: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        """The shapes of a section, or those asked for if any were."""
+        return self.only or of
+
+    def plan(self, op: str, shape: Shape, **choices) -> Plan:
+        """The plan that the host API makes for 16-bit operands."""
+        return plan(op, shape, 2, self.facts, **choices)

@@ -1,0 +1,80 @@
+"""Section `environment`: which GPU, which software, which conditions."""
+
+import dataclasses
+import platform
+
+import torch
+import triton
+
+from generate.record.calls import ERROR_ROWS, INPUT_DISTRIBUTION
+from generate.record.context import Context
+from generate.record.timing import FLUSH_FACTOR, WARMUP_MS
+from generate.schema import Environment, Gpu, Software
+
+
+def steps(context: Context) -> int:
+    return 1
+
+
+def record(context: Context) -> Environment:
+    properties = torch.cuda.get_device_properties(context.device)
+    nvml = context.nvml
+    limit = nvml.ask("DeviceGetEnforcedPowerLimit")
+    mig = nvml.ask("DeviceGetMigMode")
+    gpu = Gpu(
+        name=properties.name,
+        **dataclasses.asdict(context.facts),
+        memory_bytes=properties.total_memory,
+        l2_cache_bytes=properties.L2_cache_size,
+        clock_max_sm_mhz=nvml.clock_mhz("SM", highest=True),
+        clock_max_memory_mhz=nvml.clock_mhz("MEM", highest=True),
+        power_limit_w=None if limit is None else limit / 1000,
+        mig_enabled=None if mig is None else bool(mig[0]),
+        nvml_reason=nvml.reason,
+    )
+    context.advance()
+    return Environment(
+        section="environment",
+        **context.header,
+        gpu=gpu,
+        software=_software(context),
+        input_distribution=INPUT_DISTRIBUTION,
+        cache_state=(
+            f"cold L2: a buffer of {FLUSH_FACTOR} times its size is read before "
+            "every timed call"
+        ),
+        warmup_ms=WARMUP_MS,
+        error_rows=ERROR_ROWS,
+    )
+
+
+def _software(context: Context) -> Software:
+    driver = None
+    if context.nvml.reason is None:
+        import pynvml
+
+        driver = pynvml.nvmlSystemGetDriverVersion()
+    matmul = torch.backends.cuda.matmul
+    setting = matmul.allow_bf16_reduced_precision_reduction
+    return Software(
+        driver=driver,
+        cuda=torch.version.cuda,
+        torch=torch.__version__,
+        triton=triton.__version__,
+        python=platform.python_version(),
+        cublas=_cublas_version(),
+        bf16_reduced_precision_reduction=bool(
+            setting[0] if isinstance(setting, tuple) else setting
+        ),
+    )
+
+
+def _cublas_version() -> str | None:
+    from importlib import metadata
+
+    for name in ("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None

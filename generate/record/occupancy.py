@@ -1,0 +1,273 @@
+"""Section `occupancy`: what compiled kernels take of an SM, and do with it.
+
+Registers, spills and shared memory come from the compiled kernel, resident
+programs from the driver. Hardware counters come from Nsight Compute, which runs
+this module again (`python -m generate.record.occupancy`) and looks at the same
+launches; where it is missing or may not read them, the reason is recorded.
+"""
+
+import contextlib
+import csv
+import ctypes
+import io
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from generate.record.calls import DTYPE_NAME, Operands
+from generate.record.context import Context
+from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
+from generate.shapes import STARVED, WORKED, Shape, parse
+from kernels import ops
+
+PROFILER_TIMEOUT_S = 240
+PIPE = "sm__pipe_tensor_cycles_active"
+# What is read for the fields of Counters, in Nsight Compute's names.
+METRICS = {
+    "time_ns": "gpu__time_duration.sum",
+    "achieved_occupancy_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm_active_pct": "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "tensor_pipe_pct": PIPE + ".avg.pct_of_peak_sustained_elapsed",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "red_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
+    "atom_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch to look at; reduce is the second kernel of a workspace dW."""
+
+    kernel: str
+    shape: Shape
+    reduction: str = "none"
+    split_t: int = 1
+
+
+def cases(only: tuple[Shape, ...] = ()) -> list[Case]:
+    """The launches of this section, at the lesson's two shapes or at `only`."""
+    found = []
+    for shape in only or (WORKED, STARVED):
+        found += [Case(op, shape) for op in ("forward", "dx", "dw")]
+    for shape in only or (STARVED,):
+        found += [Case("dw", shape, "atomic", split_t) for split_t in (2, 4, 8)]
+        found += [
+            Case("dw", shape, "workspace", 4),
+            Case("reduce", shape, "workspace", 4),
+        ]
+    return found
+
+
+class Spy:
+    """Stands in for a kernel; keeps its last launch and may watch it run."""
+
+    def __init__(self, kernel, watch: contextlib.AbstractContextManager):
+        self._kernel = kernel
+        self._watch = watch
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **constants):
+            with self._watch:
+                compiled = self._kernel[grid](*arguments, **constants)
+            self.launched = grid, compiled, constants
+            return compiled
+
+        return launch
+
+
+def launch(
+    case: Case,
+    operands: Operands,
+    watch: contextlib.AbstractContextManager = contextlib.nullcontext(),
+) -> tuple[tuple, object, dict]:
+    """Run a case; the grid, compiled kernel and constants of its kernel."""
+    name = f"{case.kernel}_kernel"
+    original = getattr(ops, name)
+    spy = Spy(original, watch)
+    setattr(ops, name, spy)
+    try:
+        if case.kernel in ("forward", "dx"):
+            operands.call(case.kernel, "overwrite", "lesson")()
+        else:
+            operands.split_call(case.reduction, case.split_t)()
+    finally:
+        setattr(ops, name, original)
+    return spy.launched
+
+
+def steps(context: Context) -> int:
+    return len(cases(context.only)) + 1
+
+
+def record(context: Context) -> Occupancy:
+    compiled = []
+    for case in cases(context.only):
+        operands = Operands(case.shape, context.device)
+        compiled.append(launch(case, operands))
+        context.advance()
+    counters, reason, profiler = _counters(context)
+    context.advance()
+    points = []
+    for index, case in enumerate(cases(context.only)):
+        read = counters[index] if counters else None
+        resident = _resident(compiled[index][1], context.facts.warp_size)
+        points.append(_point(case, compiled[index], resident, read, reason))
+    return Occupancy(
+        section="occupancy",
+        **context.header,
+        profiler=profiler,
+        points=tuple(points),
+    )
+
+
+def _point(
+    case: Case,
+    launched: tuple,
+    resident: int,
+    counters: Counters | None,
+    reason: str | None,
+) -> OccupancyPoint:
+    grid, compiled, constants = launched
+    t, k, n = case.shape
+    configuration = None
+    if case.kernel != "reduce":
+        configuration = Configuration(
+            block_t=constants["BLOCK_T"],
+            block_k=constants["BLOCK_K"],
+            block_n=constants["BLOCK_N"],
+            num_warps=compiled.metadata.num_warps,
+            num_stages=compiled.metadata.num_stages,
+            split_t=case.split_t,
+            reduction=case.reduction,
+        )
+    programs = 1
+    for size in grid:
+        programs *= size
+    return OccupancyPoint(
+        kernel=case.kernel,
+        mode="overwrite",
+        reduction=case.reduction,
+        split_t=case.split_t,
+        T=t,
+        K=k,
+        N=n,
+        dtype=DTYPE_NAME,
+        configuration=configuration,
+        programs=programs,
+        num_warps=compiled.metadata.num_warps,
+        registers_per_thread=compiled.n_regs,
+        # Triton's loader counts spilled bytes in 32-bit registers a thread.
+        spilled_registers_per_thread=compiled.n_spills,
+        shared_memory_bytes=compiled.metadata.shared,
+        resident_programs=resident,
+        counters=counters,
+        counters_reason=None if counters else reason,
+    )
+
+
+def _resident(compiled, warp_size: int) -> int:
+    driver = ctypes.CDLL("libcuda.so.1")
+    found = ctypes.c_int()
+    threads = compiled.metadata.num_warps * warp_size
+    status = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        ctypes.byref(found),
+        ctypes.c_void_p(compiled.function),
+        ctypes.c_int(threads),
+        ctypes.c_size_t(compiled.metadata.shared),
+    )
+    if status:
+        raise RuntimeError(f"the CUDA driver gave error {status} for occupancy")
+    return found.value
+
+
+def _counters(
+    context: Context,
+) -> tuple[list[Counters] | None, str | None, str | None]:
+    """Counters of every case, or the reason why there are none; the profiler."""
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        return None, "Nsight Compute (ncu) is not installed", None
+    version = _run([ncu, "--version"]).stdout.strip().splitlines()[-1]
+    known = _run([ncu, "--query-metrics"]).stdout
+    bases = {line.split()[0] for line in known.splitlines() if line.strip()}
+    for metric in METRICS.values():
+        if metric.split(".")[0] not in bases:
+            return None, f"{version} does not know {metric} here", version
+    shapes = [",".join(map(str, shape)) for shape in context.only]
+    command = [
+        ncu,
+        *("--csv", "--page", "raw", "--print-units", "base"),
+        # Clocks are left as they are found.
+        *("--clock-control", "none", "--profile-from-start", "off"),
+        *("--kernel-name", "regex:^(forward|dx|dw|reduce)_kernel"),
+        *("--metrics", ",".join(METRICS.values())),
+        *(sys.executable, "-m", __spec__.name, *shapes),
+    ]
+    try:
+        ran = _run(command, timeout=PROFILER_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None, f"{version} took longer than {PROFILER_TIMEOUT_S} s", version
+    if "ERR_NVGPUCTRPERM" in ran.stdout + ran.stderr:
+        return None, "the driver lets only administrators read counters", version
+    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
+    if ran.returncode or len(rows) != len(cases(context.only)):
+        words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
+        return None, f"{version} failed: {words[-1]}", version
+    try:
+        return [_read(row) for row in rows], None, version
+    except (KeyError, ValueError) as error:
+        return None, f"{version} answered unreadably: {error!r}", version
+
+
+def _read(row: dict) -> Counters:
+    read = {}
+    for field, metric in METRICS.items():
+        name = next(column for column in row if column.endswith(metric))
+        read[field] = float(row[name].replace(",", ""))
+    percents = {
+        field: round(min(value, 100.0), 2)
+        for field, value in read.items()
+        if field.endswith("_pct")
+    }
+    return Counters(
+        time_ms=round(read["time_ns"] / 1e6, 6),
+        **percents,
+        dram_read_bytes=int(read["dram_read_bytes"]),
+        dram_write_bytes=int(read["dram_write_bytes"]),
+        atomic_requests=int(read["red_requests"] + read["atom_requests"]),
+    )
+
+
+def _run(command: list[str], timeout: float | None = None):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=environment
+    )
+
+
+@contextlib.contextmanager
+def _profiling():
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    yield
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def _profiled(arguments: list[str]) -> None:
+    """Launch every case twice: once to compile, once for the profiler."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    for case in cases(tuple(parse(text) for text in arguments)):
+        operands = Operands(case.shape, device)
+        launch(case, operands)
+        launch(case, operands, watch=_profiling())
+
+
+if __name__ == "__main__":
+    _profiled(sys.argv[1:])

@@ -1,0 +1,183 @@
+"""Report a recording: ours against the vendor, and the best split per shape."""
+
+from rich.console import Console
+from rich.table import Table
+
+from generate.schema import GemmPoint, Recording, geometric_mean
+from kernels.plan import plan
+
+
+def report(recording: Recording) -> dict:
+    """The report as plain data, computed from the recording alone."""
+    return {
+        "recording": recording.name,
+        "gpu": recording.environment.gpu.name,
+        "gemms": _gemms(recording),
+        "summary": _summary(_gemms(recording)),
+        "splits": _splits(recording),
+    }
+
+
+def print_report(recording: Recording, console: Console) -> None:
+    """The report as tables."""
+    data = report(recording)
+    console.print(f"{data['gpu']}, {data['recording']}")
+    gemms = Table(title="vendor time ÷ our time, whole operations")
+    for name in (
+        "op",
+        "mode",
+        "T × K × N",
+        "implementation",
+        "ms",
+        "vendor ms",
+        "ratio",
+        "error",
+    ):
+        gemms.add_column(
+            name,
+            justify="left" if name in ("op", "mode", "implementation") else "right",
+        )
+    for row in data["gemms"]:
+        if row["implementation"] == "vendor":
+            continue
+        gemms.add_row(
+            row["op"],
+            row["mode"],
+            _shape(row),
+            row["implementation"],
+            _number(row["time_ms"], ".4f"),
+            _number(row["vendor_ms"], ".4f"),
+            _number(row["ratio"], ".3f"),
+            _number(row["error"], ".1e"),
+        )
+    summary = Table(title="over all shapes")
+    for name in ("op", "mode", "implementation", "shapes", "geometric mean", "minimum"):
+        summary.add_column(
+            name,
+            justify="right"
+            if name in ("shapes", "geometric mean", "minimum")
+            else "left",
+        )
+    for row in data["summary"]:
+        summary.add_row(
+            row["op"],
+            row["mode"],
+            row["implementation"],
+            str(row["shapes"]),
+            _number(row["geomean_ratio"], ".3f"),
+            _number(row["min_ratio"], ".3f"),
+        )
+    splits = Table(title="best split over T")
+    for name in ("T × K × N", "reduction", "planned", "best", "planned ÷ best time"):
+        splits.add_column(name, justify="left" if name == "reduction" else "right")
+    for row in data["splits"]:
+        splits.add_row(
+            _shape(row),
+            row["reduction"],
+            str(row["planned_split_t"]),
+            str(row["best_split_t"]),
+            _number(row["planned_over_best"], ".3f"),
+        )
+    for table in (gemms, summary, splits):
+        console.print(table)
+
+
+def planned_split(recording: Recording, shape: tuple[int, int, int]) -> int:
+    """The split that `kernels.plan` chooses for bf16 on the recorded device."""
+    return plan("dw", shape, 2, recording.environment.gpu.device).split_t
+
+
+def vendor_of(point: GemmPoint, points: tuple[GemmPoint, ...]) -> GemmPoint | None:
+    """The vendor's point of the same GEMM."""
+    for other in points:
+        same = (other.op, other.mode, other.dtype, other.shape)
+        if other.implementation == "vendor" and same == (
+            point.op,
+            point.mode,
+            point.dtype,
+            point.shape,
+        ):
+            return other
+    return None
+
+
+def _gemms(recording: Recording) -> list[dict]:
+    points = recording.gemms.points if recording.gemms else ()
+    rows = []
+    for point in points:
+        vendor = vendor_of(point, points)
+        vendor_ms = vendor.time_ms if vendor else None
+        known = vendor_ms is not None and point.time_ms is not None
+        rows.append(
+            {
+                "op": point.op,
+                "mode": point.mode,
+                "T": point.T,
+                "K": point.K,
+                "N": point.N,
+                "implementation": point.implementation,
+                "time_ms": point.time_ms,
+                "vendor_ms": vendor_ms,
+                "ratio": vendor_ms / point.time_ms if known else None,
+                "error": point.error,
+            }
+        )
+    return rows
+
+
+def _summary(gemms: list[dict]) -> list[dict]:
+    groups: dict[tuple, list[float]] = {}
+    for row in gemms:
+        if row["implementation"] != "vendor" and row["ratio"] is not None:
+            key = row["op"], row["mode"], row["implementation"]
+            groups.setdefault(key, []).append(row["ratio"])
+    return [
+        {
+            "op": op,
+            "mode": mode,
+            "implementation": implementation,
+            "shapes": len(ratios),
+            "geomean_ratio": geometric_mean(ratios),
+            "min_ratio": min(ratios),
+        }
+        for (op, mode, implementation), ratios in groups.items()
+    ]
+
+
+def _splits(recording: Recording) -> list[dict]:
+    """Per shape and reduction; split_t 1 is the plain kernel for both."""
+    points = recording.splits.points if recording.splits else ()
+    times: dict[tuple, dict[int, float]] = {}
+    for reduction in ("atomic", "workspace"):
+        for point in points:
+            mine = point.reduction == reduction and point.split_t > 1
+            if (mine or point.reduction == "none") and point.time_ms is not None:
+                row = times.setdefault((point.shape, reduction), {})
+                row[point.split_t] = point.time_ms
+    rows = []
+    for ((t, k, n), reduction), by_split in times.items():
+        best = min(by_split, key=by_split.get)
+        planned = planned_split(recording, (t, k, n))
+        planned_ms = by_split.get(planned)
+        rows.append(
+            {
+                "T": t,
+                "K": k,
+                "N": n,
+                "reduction": reduction,
+                "planned_split_t": planned,
+                "best_split_t": best,
+                "planned_over_best": planned_ms / by_split[best]
+                if planned_ms is not None
+                else None,
+            }
+        )
+    return rows
+
+
+def _shape(row: dict) -> str:
+    return f"{row['T']} × {row['K']} × {row['N']}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "not measured" if value is None else format(value, form)

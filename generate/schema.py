@@ -1,0 +1,503 @@
+"""The data contract: what a recording holds, how it is read and written.
+
+A recording is a folder `data/<gpu-slug>/<recording>/` with `environment.json`
+and one JSON file a section. JSON is strict both ways: no NaN, no unknown,
+missing, repeated or mistyped field. Units stand in field names; what is not
+known is null beside a `…_reason`. Only raw samples are stored: medians, rates
+and ratios are computed on reading.
+"""
+
+import json
+import math
+import os
+import statistics
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kernels.plan import Device, Mode, Op, Reduction
+
+SCHEMA_VERSION = 1
+
+Implementation = Literal["vendor", "lesson"]
+Kernel = Literal["forward", "dx", "dw", "reduce"]
+Dtype = Literal["bfloat16", "float16", "float32"]
+Size = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+Samples = Annotated[tuple[Positive, ...], Field(min_length=5)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class DataError(Exception):
+    """A file of a recording breaks the contract; says which file and field."""
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
+
+
+class Shape(Model):
+    """T tokens, K input features, N output features."""
+
+    T: Size
+    K: Size
+    N: Size
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of any of the three GEMMs: 2·T·K·N."""
+        return 2 * self.T * self.K * self.N
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.T, self.K, self.N
+
+
+class Configuration(Model):
+    """Blocks, warps, stages and split that a kernel of ours was launched with."""
+
+    block_t: Size
+    block_k: Size
+    block_n: Size
+    num_warps: Size
+    num_stages: Size
+    split_t: Size
+    reduction: Reduction
+
+
+class DeviceState(Model):
+    """The GPU while a point's samples were taken, as NVML told it."""
+
+    clock_sm_mhz: Count | None
+    clock_memory_mhz: Count | None
+    power_w: float | None
+    temperature_c: int | None
+    throttle: tuple[Text, ...] | None
+    nvml_reason: Text | None
+
+
+class Timed(Model):
+    """Samples of a whole operation, or the reason why there are none."""
+
+    samples_ms: Samples | None
+    state: DeviceState | None
+    skipped_reason: Text | None
+
+    @model_validator(mode="after")
+    def _measured_or_skipped(self):
+        if (self.samples_ms is None) == (self.skipped_reason is None):
+            raise ValueError("needs either samples_ms or skipped_reason")
+        return self
+
+    @property
+    def time_ms(self) -> float | None:
+        """Median of the samples."""
+        return None if self.samples_ms is None else statistics.median(self.samples_ms)
+
+    @property
+    def spread(self) -> float | None:
+        """Distance from the 20th to the 80th percentile, over the median."""
+        if self.samples_ms is None:
+            return None
+        low, *_, high = statistics.quantiles(self.samples_ms, n=5)
+        return (high - low) / self.time_ms
+
+
+class GemmPoint(Timed, Shape):
+    """One GEMM by one implementation: zeroing, GEMM and reduction together."""
+
+    op: Op
+    mode: Mode
+    implementation: Implementation
+    dtype: Dtype
+    configuration: Configuration | None
+    error: Annotated[float, Field(ge=0)] | None
+    """‖out − fp64‖ / ‖fp64‖ over the checked rows of the output."""
+
+    @property
+    def key(self) -> tuple:
+        return self.op, self.mode, self.implementation, self.dtype, *self.shape
+
+    @property
+    def tflops(self) -> float | None:
+        return None if self.time_ms is None else self.flops / self.time_ms / 1e9
+
+
+class SplitPoint(Timed, Shape):
+    """dW, overwriting, at one split factor and reduction."""
+
+    reduction: Reduction
+    split_t: Size
+    dtype: Dtype
+    configuration: Configuration | None
+    error: Annotated[float, Field(ge=0)] | None
+
+    @property
+    def key(self) -> tuple:
+        return self.reduction, self.split_t, self.dtype, *self.shape
+
+
+class Counters(Model):
+    """Hardware counters of one launch, read by Nsight Compute."""
+
+    time_ms: Positive
+    achieved_occupancy_pct: Percent
+    """Warps on an SM over the most it can hold, while it had any."""
+    sm_active_pct: Percent
+    """Share of SM-time with a program on the SM."""
+    tensor_pipe_pct: Percent
+    """Share of SM-time in which the tensor cores worked."""
+    dram_read_bytes: Count
+    dram_write_bytes: Count
+    atomic_requests: Count
+    """Requests of global atomics, one a warp and instruction."""
+
+
+class OccupancyPoint(Shape):
+    """One compiled kernel: what it takes of an SM and how it used the GPU."""
+
+    kernel: Kernel
+    mode: Mode
+    reduction: Reduction
+    split_t: Size
+    dtype: Dtype
+    configuration: Configuration | None
+    programs: Size
+    num_warps: Size
+    registers_per_thread: Count
+    spilled_registers_per_thread: Count
+    shared_memory_bytes: Count
+    resident_programs: Size
+    """Programs an SM holds at once, by the driver's own occupancy call."""
+    counters: Counters | None
+    counters_reason: Text | None
+
+    @model_validator(mode="after")
+    def _counted_or_reason(self):
+        if (self.counters is None) == (self.counters_reason is None):
+            raise ValueError("needs either counters or counters_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return self.kernel, self.mode, self.reduction, self.split_t, *self.shape
+
+
+class TestOutcome(Model):
+    """One GPU test and the kernels it ran."""
+
+    __test__: ClassVar[bool] = False
+
+    name: Text
+    outcome: Literal["passed", "failed", "error", "skipped"]
+    kernels: tuple[Kernel, ...]
+    message: Text | None
+
+    @property
+    def key(self) -> tuple:
+        return (self.name,)
+
+
+class Section(Model):
+    """What every file of a recording says of itself."""
+
+    schema_version: Literal[1]
+    harness_version: Size
+    kernels_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """Digest of the sources under kernels/ that the numbers come from."""
+    recorded_on: date
+
+    @model_validator(mode="after")
+    def _no_duplicates(self):
+        keys = Counter(point.key for point in getattr(self, "points", ()))
+        for key, times in keys.items():
+            if times > 1:
+                words = " ".join(map(str, key))
+                raise ValueError(f"points: the point {words} stands {times} times")
+        return self
+
+
+class Gpu(Model):
+    """Facts of the device, from the driver and, where it answers, NVML."""
+
+    name: str
+    capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    sm_count: Size
+    warp_size: Size
+    max_warps_per_sm: Size
+    max_programs_per_sm: Size
+    registers_per_sm: Size
+    registers_per_program: Size
+    shared_memory_per_sm_bytes: Size
+    shared_memory_per_program_bytes: Size
+    reserved_shared_memory_per_program_bytes: Count
+    memory_bytes: Size
+    l2_cache_bytes: Size
+    clock_max_sm_mhz: Size | None
+    clock_max_memory_mhz: Size | None
+    power_limit_w: Positive | None
+    mig_enabled: bool | None
+    nvml_reason: Text | None
+
+    @property
+    def device(self) -> Device:
+        """The facts that `kernels.plan` plans with."""
+        names = Device.__dataclass_fields__
+        return Device(**{name: getattr(self, name) for name in names})
+
+
+class Software(Model):
+    driver: Text | None
+    cuda: Text
+    torch: Text
+    triton: Text
+    python: Text
+    cublas: Text | None
+    bf16_reduced_precision_reduction: bool
+    """PyTorch's setting for the vendor library's split sums of bf16 GEMMs."""
+
+
+class Environment(Section):
+    """Where and how a recording was made."""
+
+    section: Literal["environment"]
+    gpu: Gpu
+    software: Software
+    input_distribution: Text
+    cache_state: Text
+    warmup_ms: Positive
+    error_rows: Size
+
+
+class Copy(Timed):
+    """A device-to-device copy; bandwidth counts bytes read and written."""
+
+    copied_bytes: Size
+
+    @property
+    def bandwidth_tbps(self) -> float:
+        """Terabytes (10¹² bytes) a second, read plus written."""
+        return 2 * self.copied_bytes / self.time_ms / 1e9
+
+
+class VendorGemm(Timed, Shape):
+    """The vendor library's product, to see what the chip can do."""
+
+    dtype: Dtype
+
+    @property
+    def key(self) -> tuple:
+        return self.dtype, *self.shape
+
+    @property
+    def tflops(self) -> float:
+        return self.flops / self.time_ms / 1e9
+
+
+class Ceilings(Section):
+    """What the device reached, and what its datasheet allows."""
+
+    section: Literal["ceilings"]
+    copy_: Annotated[Copy, Field(alias="copy")]
+    points: Annotated[tuple[VendorGemm, ...], Field(min_length=1)]
+    flops_per_clock_per_sm: Size | None
+    """Dense 16-bit tensor-core FLOPs; null where the architecture is unknown."""
+    flops_reason: Text | None
+
+    @property
+    def gemm_tflops(self) -> float:
+        """The fastest of the vendor's products."""
+        return max(point.tflops for point in self.points)
+
+    def peak_tflops(self, gpu: Gpu) -> float | None:
+        """SMs × highest clock × FLOPs a clock and SM."""
+        if self.flops_per_clock_per_sm is None or gpu.clock_max_sm_mhz is None:
+            return None
+        per_clock = gpu.sm_count * self.flops_per_clock_per_sm
+        return per_clock * gpu.clock_max_sm_mhz / 1e6
+
+
+class Gemms(Section):
+    section: Literal["gemms"]
+    points: Annotated[tuple[GemmPoint, ...], Field(min_length=1)]
+
+
+class Splits(Section):
+    section: Literal["splits"]
+    points: Annotated[tuple[SplitPoint, ...], Field(min_length=1)]
+
+
+class Occupancy(Section):
+    section: Literal["occupancy"]
+    profiler: Text | None
+    points: Annotated[tuple[OccupancyPoint, ...], Field(min_length=1)]
+
+
+class Verification(Section):
+    """The outcome of `pytest -m gpu` on the recorded device."""
+
+    section: Literal["verification"]
+    points: Annotated[tuple[TestOutcome, ...], Field(min_length=1)]
+    duration_s: Positive
+
+    @property
+    def failed_kernels(self) -> set[Kernel]:
+        """Kernels with a failing test: no point of theirs is charted."""
+        bad = [p for p in self.points if p.outcome in ("failed", "error")]
+        return {kernel for point in bad for kernel in point.kernels}
+
+    def count(self, outcome: str) -> int:
+        return sum(point.outcome == outcome for point in self.points)
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "environment": Environment,
+    "ceilings": Ceilings,
+    "gemms": Gemms,
+    "splits": Splits,
+    "occupancy": Occupancy,
+    "verification": Verification,
+}
+
+
+class Recording:
+    """One GPU × software stack × day, read from its folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.name = f"{folder.parent.name}/{folder.name}"
+        if not (folder / "environment.json").is_file():
+            raise DataError(f"{folder}: environment.json is missing")
+        known = {f"{name}.json" for name in SECTIONS}
+        for file in sorted(folder.iterdir()):
+            if file.name not in known and not file.name.startswith("."):
+                raise DataError(f"{file}: is not a section of a recording")
+        self.environment: Environment = self._read("environment")
+        self.ceilings: Ceilings | None = self._read("ceilings")
+        self.gemms: Gemms | None = self._read("gemms")
+        self.splits: Splits | None = self._read("splits")
+        self.occupancy: Occupancy | None = self._read("occupancy")
+        self.verification: Verification | None = self._read("verification")
+
+    def _read(self, name: str):
+        file = self.folder / f"{name}.json"
+        return read_section(file) if file.is_file() else None
+
+    @property
+    def sections(self) -> dict[str, Section]:
+        found = {name: getattr(self, name) for name in SECTIONS}
+        return {name: section for name, section in found.items() if section}
+
+
+def recordings(data: Path) -> list[Recording]:
+    """Every recording under `data`, oldest first. DataError if one is broken."""
+    folders = sorted(path.parent for path in data.glob("*/*/environment.json"))
+    orphans = {path.parent for path in data.glob("*/*/*.json")} - set(folders)
+    for folder in sorted(orphans):
+        raise DataError(f"{folder}: environment.json is missing")
+    found = [Recording(folder) for folder in folders]
+    return sorted(found, key=lambda r: (r.environment.recorded_on, r.name))
+
+
+def read_section(file: Path) -> Section:
+    """Read one file of a recording. DataError names the file and the field."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        raw = json.loads(
+            text, object_pairs_hook=_no_repeated_key, parse_constant=_no_constant
+        )
+    except ValueError as error:
+        raise DataError(f"{file}: {error}") from None
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if version != SCHEMA_VERSION:
+        raise DataError(
+            f"{file}: schema_version: {version!r} is not known here, "
+            f"this code reads {SCHEMA_VERSION}"
+        )
+    try:
+        return SECTIONS[file.stem].model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{file}: {_where(first)}{_what(first)}") from None
+
+
+def write_section(file: Path, section: Section) -> None:
+    """Write a section whole or not at all: a temporary file, then a rename."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.part")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(_dumps(section.model_dump(mode="json", by_alias=True)))
+        stream.flush()
+        os.fsync(stream.fileno())
+    read = SECTIONS[file.stem].model_validate_json(temporary.read_text("utf-8"))
+    if read != section:
+        temporary.unlink()
+        raise DataError(f"{file}: reads back differently from what was recorded")
+    temporary.replace(file)
+
+
+def json_schema() -> dict:
+    """JSON Schema of every section, for readers in other languages."""
+    sections = {
+        name: model.model_json_schema(by_alias=True) for name, model in SECTIONS.items()
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A recording of matmul backward kernels, one schema a section",
+        "schema_version": SCHEMA_VERSION,
+        "sections": sections,
+    }
+
+
+def rounded(milliseconds: float) -> float:
+    """To six significant digits, as samples are stored."""
+    return float(f"{milliseconds:.6g}")
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    """Geometric mean of finite positive ratios; ValueError for any other."""
+    if not ratios or not all(r > 0 and math.isfinite(r) for r in ratios):
+        raise ValueError(f"ratios must be positive and finite, got {ratios}")
+    return statistics.geometric_mean(ratios)
+
+
+def _no_repeated_key(pairs: list[tuple]) -> dict:
+    keys = Counter(key for key, _ in pairs)
+    for key, times in keys.items():
+        if times > 1:
+            raise ValueError(f"{key}: stands {times} times in one object")
+    return dict(pairs)
+
+
+def _no_constant(name: str):
+    raise ValueError(f"{name} is not JSON: a number must be finite")
+
+
+def _where(error: dict) -> str:
+    path = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]
+    )
+    return f"{path.lstrip('.')}: " if path else ""
+
+
+def _what(error: dict) -> str:
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _dumps(raw: dict) -> str:
+    """JSON with one field a line and one point a line: a diff names the point."""
+    fields = []
+    for name, value in raw.items():
+        text = json.dumps(value, allow_nan=False)
+        if name == "points":
+            points = [json.dumps(point, allow_nan=False) for point in value]
+            text = "[\n" + ",\n".join(f"    {point}" for point in points) + "\n  ]"
+        fields.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"

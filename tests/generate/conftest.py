@@ -1,0 +1,347 @@
+"""A made-up recording for tests: plausible numbers, written as the recorder does.
+
+It lives under tmp_path only. Nothing made up is ever written to data/ or docs/.
+"""
+
+import math
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from generate.digest import kernels_digest
+from generate.render import render
+from generate.schema import (
+    Ceilings,
+    Configuration,
+    Copy,
+    Counters,
+    DeviceState,
+    Environment,
+    GemmPoint,
+    Gemms,
+    Gpu,
+    Occupancy,
+    OccupancyPoint,
+    Recording,
+    Section,
+    Software,
+    SplitPoint,
+    Splits,
+    TestOutcome,
+    VendorGemm,
+    Verification,
+    write_section,
+)
+from generate.shapes import (
+    GEMM_SHAPES,
+    SPLIT_FACTORS,
+    SPLIT_SHAPES,
+    STARVED,
+    WORKED,
+    Shape,
+)
+from kernels.plan import Plan, plan
+
+GPU = Gpu(
+    name="Test GPU 132",
+    capability="9.0",
+    sm_count=132,
+    warp_size=32,
+    max_warps_per_sm=64,
+    max_programs_per_sm=32,
+    registers_per_sm=65536,
+    registers_per_program=65536,
+    shared_memory_per_sm_bytes=233472,
+    shared_memory_per_program_bytes=232448,
+    reserved_shared_memory_per_program_bytes=1024,
+    memory_bytes=150_000_000_000,
+    l2_cache_bytes=62_914_560,
+    clock_max_sm_mhz=1980,
+    clock_max_memory_mhz=3201,
+    power_limit_w=700.0,
+    mig_enabled=False,
+    nvml_reason=None,
+)
+SOFTWARE = Software(
+    driver="580.1",
+    cuda="13.0",
+    torch="2.11.0",
+    triton="3.6.0",
+    python="3.12.1",
+    cublas="13.0.0",
+    bf16_reduced_precision_reduction=True,
+)
+STATE = DeviceState(
+    clock_sm_mhz=1980,
+    clock_memory_mhz=3201,
+    power_w=500.0,
+    temperature_c=45,
+    throttle=(),
+    nvml_reason=None,
+)
+RATE_TFLOPS, BANDWIDTH_TBPS, LAUNCH_MS = 700.0, 4.0, 0.012
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Maker:
+    """Builds the sections of a recording; a test changes what it is about."""
+
+    def __init__(self, gpu: Gpu = GPU, kernels_sha256: str = "0" * 64):
+        self.gpu = gpu
+        self.header = {
+            "schema_version": 1,
+            "harness_version": 1,
+            "kernels_sha256": kernels_sha256,
+            "recorded_on": date(2026, 1, 31),
+        }
+
+    def environment(self) -> Environment:
+        return Environment(
+            section="environment",
+            **self.header,
+            gpu=self.gpu,
+            software=SOFTWARE,
+            input_distribution="normal, mean 0, standard deviation 1, seed 0",
+            cache_state="L2 flushed before every sample",
+            warmup_ms=200.0,
+            error_rows=256,
+        )
+
+    def ceilings(self) -> Ceilings:
+        return Ceilings(
+            section="ceilings",
+            **self.header,
+            copy=Copy(copied_bytes=2**30, **measured(2 * 2**30 / 4.2e9)),
+            points=(
+                VendorGemm(T=8192, K=8192, N=8192, dtype="bfloat16", **measured(1.4)),
+            ),
+            flops_per_clock_per_sm=4096,
+            flops_reason=None,
+        )
+
+    def gemms(self, shapes: tuple[Shape, ...] = GEMM_SHAPES) -> Gemms:
+        points = []
+        for shape in shapes:
+            for op, mode in (
+                ("forward", "overwrite"),
+                ("dx", "overwrite"),
+                ("dw", "overwrite"),
+                ("dw", "accumulate"),
+            ):
+                vendor = ideal_ms(shape) * (1.05 if mode == "accumulate" else 1.0)
+                for implementation, factor in (("vendor", 1.0), ("lesson", 1.08)):
+                    points.append(
+                        GemmPoint(
+                            **dimensions(shape),
+                            op=op,
+                            mode=mode,
+                            implementation=implementation,
+                            dtype="bfloat16",
+                            configuration=configuration(self.plan(op, shape))
+                            if implementation == "lesson"
+                            else None,
+                            error=1.2e-5 if op == "dw" else 1.7e-3,
+                            **measured(vendor * factor),
+                        )
+                    )
+        return Gemms(section="gemms", **self.header, points=tuple(points))
+
+    def splits(self, shapes: tuple[Shape, ...] = SPLIT_SHAPES) -> Splits:
+        rows = [("none", 1)]
+        rows += [(r, s) for s in SPLIT_FACTORS for r in ("atomic", "workspace")]
+        points = [
+            SplitPoint(
+                **dimensions(shape),
+                reduction=reduction,
+                split_t=split_t,
+                dtype="bfloat16",
+                configuration=configuration(
+                    self.plan("dw", shape, split_t=split_t, reduction=reduction)
+                ),
+                error=1.2e-5,
+                **measured(self._split_ms(shape, reduction, split_t)),
+            )
+            for shape in shapes
+            for reduction, split_t in rows
+        ]
+        return Splits(section="splits", **self.header, points=tuple(points))
+
+    def occupancy(self) -> Occupancy:
+        launches = [(s, op, "none", 1) for s in (WORKED, STARVED) for op in OPS]
+        launches += [(STARVED, "dw", "atomic", s) for s in (2, 4, 8)]
+        launches += [
+            (STARVED, "dw", "workspace", 4),
+            (STARVED, "reduce", "workspace", 4),
+        ]
+        return Occupancy(
+            section="occupancy",
+            **self.header,
+            profiler="Nsight Compute 2026.1",
+            points=tuple(self._launch(*launch) for launch in launches),
+        )
+
+    def verification(self, failing: tuple[str, ...] = ()) -> Verification:
+        return Verification(
+            section="verification",
+            **self.header,
+            duration_s=30.0,
+            points=tuple(
+                TestOutcome(
+                    name=f"test_ops.py::test_{kernel}",
+                    outcome="failed" if kernel in failing else "passed",
+                    kernels=(kernel,),
+                    message="too far from fp64" if kernel in failing else None,
+                )
+                for kernel in (*OPS, "reduce")
+            ),
+        )
+
+    def sections(self) -> dict[str, Section]:
+        return {
+            "environment": self.environment(),
+            "ceilings": self.ceilings(),
+            "gemms": self.gemms(),
+            "splits": self.splits(),
+            "occupancy": self.occupancy(),
+            "verification": self.verification(),
+        }
+
+    def write(self, folder: Path, **sections: Section | None) -> Recording:
+        """Write a recording; `sections` replaces some, None leaves one out."""
+        for name, section in {**self.sections(), **sections}.items():
+            if section is not None:
+                write_section(folder / f"{name}.json", section)
+        return Recording(folder)
+
+    def plan(self, op: str, shape: Shape, **choices) -> Plan:
+        return plan(op, shape, 2, self.gpu.device, **choices)
+
+    def _split_ms(self, shape: Shape, reduction: str, split_t: int) -> float:
+        """Faster until the SMs are full, then slower by the adding."""
+        tiles = self.plan("dw", shape).tiles
+        busy = min(1.0, tiles * split_t / self.gpu.sm_count)
+        gradient_mb = 4 * shape[1] * shape[2] / 1e6
+        passes = {"none": 1, "atomic": 1 + split_t / 2, "workspace": 1 + split_t}
+        return ideal_ms(shape) / busy + passes[reduction] * gradient_mb / 4e3
+
+    def _launch(
+        self, shape: Shape, kernel: str, reduction: str, split_t: int
+    ) -> OccupancyPoint:
+        gemm = kernel != "reduce"
+        chosen = self.plan("dw", shape, split_t=split_t, reduction=reduction)
+        return OccupancyPoint(
+            **dimensions(shape),
+            kernel=kernel,
+            mode="overwrite",
+            reduction=reduction,
+            split_t=split_t,
+            dtype="bfloat16",
+            configuration=configuration(chosen) if gemm else None,
+            programs=chosen.programs,
+            num_warps=8,
+            registers_per_thread=104 if gemm else 40,
+            spilled_registers_per_thread=0,
+            shared_memory_bytes=98304 if gemm else 0,
+            resident_programs=2 if gemm else 6,
+            counters=Counters(
+                time_ms=ideal_ms(shape),
+                achieved_occupancy_pct=12.5 * min(2, split_t),
+                sm_active_pct=min(95.0, 47.5 * split_t),
+                tensor_pipe_pct=min(80.0, 30.0 * split_t),
+                dram_read_bytes=10**8,
+                dram_write_bytes=10**7,
+                atomic_requests=10**5 if reduction == "atomic" else 0,
+            ),
+            counters_reason=None,
+        )
+
+
+OPS = ("forward", "dx", "dw")
+
+
+def dimensions(shape: Shape) -> dict[str, int]:
+    return dict(zip("TKN", shape, strict=True))
+
+
+def measured(time_ms: float) -> dict:
+    """Fields of a timed point whose median is `time_ms`."""
+    samples = tuple(time_ms * (1 + 0.002 * step) for step in (-2, -1, 0, 1, 2))
+    return {"samples_ms": samples, "state": STATE, "skipped_reason": None}
+
+
+def skipped(reason: str) -> dict:
+    """Fields of a timed point that was skipped."""
+    return {"samples_ms": None, "state": None, "skipped_reason": reason}
+
+
+def ideal_ms(shape: Shape) -> float:
+    """No faster than arithmetic, memory or a launch allows."""
+    t, k, n = shape
+    arithmetic = 2 * t * k * n / RATE_TFLOPS / 1e9
+    memory = (2 * t * k + 2 * t * n + 4 * k * n) / BANDWIDTH_TBPS / 1e9
+    return math.fsum((max(arithmetic, memory), LAUNCH_MS))
+
+
+def configuration(chosen: Plan) -> Configuration:
+    tile = chosen.tile
+    return Configuration(
+        block_t=tile.block_t,
+        block_k=tile.block_k,
+        block_n=tile.block_n,
+        num_warps=tile.num_warps,
+        num_stages=tile.num_stages,
+        split_t=chosen.split_t,
+        reduction=chosen.reduction,
+    )
+
+
+@pytest.fixture(scope="session")
+def maker() -> Maker:
+    return Maker()
+
+
+@pytest.fixture
+def recording(tmp_path: Path, maker: Maker) -> Recording:
+    """A complete recording under tmp_path/data."""
+    return maker.write(tmp_path / "data" / "test-gpu" / "2026-01-31")
+
+
+class SiteRoot:
+    """A checkout in small: kernels, partials, one recording, a test's own pages."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.templates = root / "generate" / "templates"
+        shutil.copytree(ROOT / "kernels", root / "kernels")
+        for name in ("partials", "notes"):
+            shutil.copytree(
+                ROOT / "generate" / "templates" / name, self.templates / name
+            )
+        maker = Maker(kernels_sha256=kernels_digest(root))
+        self.recording = maker.write(root / "data" / "test-gpu" / "2026-01-31")
+
+    def kernel(self, name: str) -> Path:
+        return self.root / "kernels" / f"{name}.py"
+
+    def page(self, name: str, text: str) -> None:
+        file = self.templates / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+    def render(self, check: bool = False, stills: bool | None = False) -> list[str]:
+        return render(self.root, check=check, stills=stills)
+
+    def text(self, template: str) -> str:
+        """What a page of this template becomes."""
+        self.page("page.md.j2", f"# Page\n\n{template}\n")
+        self.render()
+        return (self.root / "docs" / "page.md").read_text("utf-8")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> SiteRoot:
+    return SiteRoot(tmp_path)

@@ -1,0 +1,157 @@
+"""What no schema can see: physics, identity, sections that do not fit."""
+
+import json
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from generate.check import check
+from generate.schema import Recording
+
+
+def change(recording: Recording, name: str, edit: Callable[[dict], None]) -> None:
+    """Edit the raw JSON of a section on disk."""
+    file = recording.folder / f"{name}.json"
+    raw = json.loads(file.read_text("utf-8"))
+    edit(raw)
+    file.write_text(json.dumps(raw), "utf-8")
+
+
+def faults(recording: Recording) -> list[str]:
+    return check(recording.folder.parents[1])
+
+
+def scale(point: dict, factor: float) -> None:
+    point["samples_ms"] = [factor * sample for sample in point["samples_ms"]]
+
+
+def test_an_honest_recording_has_no_faults(recording: Recording):
+    """check refuses nothing that was measured."""
+    assert faults(recording) == []
+
+
+@pytest.mark.parametrize("name", ["gemms", "splits"])
+@pytest.mark.parametrize("factor", [1e3, 1e-3], ids=["us-as-ms", "s-as-ms"])
+@pytest.mark.parametrize("whole", [True, False], ids=["all-points", "one-point"])
+def test_a_wrong_unit_is_seen(recording: Recording, name, factor, whole):
+    """Samples in µs or s are named, in one point or all (juri/Parse3339#5)."""
+
+    def edit(raw):
+        for point in raw["points"] if whole else raw["points"][3:4]:
+            scale(point, factor)
+
+    change(recording, name, edit)
+    found = faults(recording)
+    assert found
+    assert all(f"{name}.json: points[" in fault for fault in found)
+    assert any("samples_ms" in fault for fault in found)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e-3], ids=["us-as-ms", "s-as-ms"])
+def test_a_wrong_unit_of_the_ceilings_is_seen(recording: Recording, factor: float):
+    """The bounds themselves are held against the datasheet."""
+    change(recording, "ceilings", lambda raw: scale(raw["points"][0], factor))
+    assert any("ceilings.json: points" in fault for fault in faults(recording))
+
+
+def test_one_impossible_sample_is_enough(recording: Recording):
+    """A single time under the roofline is refused, whatever the median says
+    (gpu-mode/reference-kernels#162)."""
+
+    def edit(raw):
+        raw["points"][0]["samples_ms"][2] = 1e-12
+
+    change(recording, "gemms", edit)
+    (fault,) = faults(recording)
+    assert "gemms.json: points[0].samples_ms" in fault
+    assert "below the roofline" in fault
+
+
+def test_a_wrong_result_is_no_timing(recording: Recording):
+    """A fast kernel with a large error against fp64 is refused."""
+
+    def edit(raw):
+        raw["points"][0]["error"] = 0.5
+
+    change(recording, "gemms", edit)
+    (fault,) = faults(recording)
+    assert "gemms.json: points[0].error" in fault
+
+
+def test_time_grows_with_the_contraction(recording: Recording):
+    """A host clock that stops before the device shows as a time that does not
+    grow (intel/intel-xpu-backend-for-triton#470)."""
+    shallow, deep = (8192, 1024, 1024), (65536, 1024, 1024)
+
+    def edit(raw):
+        rows = {
+            (p["T"], p["K"], p["N"]): p
+            for p in raw["points"]
+            if (p["op"], p["mode"]) == ("dw", "overwrite")
+            and p["implementation"] == "lesson"
+        }
+        rows[shallow]["samples_ms"] = [1.01 * s for s in rows[deep]["samples_ms"]]
+
+    change(recording, "gemms", edit)
+    assert any("is no longer than" in fault for fault in faults(recording))
+
+
+def test_a_faster_unknown_device_is_believed(recording: Recording):
+    """Bounds come from the recording's own device
+    (Crosstalk-Solutions/project-nomad#295)."""
+
+    def faster(raw):
+        for point in raw["points"]:
+            scale(point, 0.1)
+
+    def unknown(raw):
+        faster(raw)
+        scale(raw["copy"], 0.1)
+        raw["flops_per_clock_per_sm"] = None
+        raw["flops_reason"] = "not known yet"
+
+    change(recording, "ceilings", unknown)
+    for name in ("gemms", "splits"):
+        change(recording, name, faster)
+    assert faults(recording) == []
+
+
+@pytest.mark.parametrize("field", ["harness_version", "kernels_sha256"])
+def test_sections_of_one_recording_belong_together(recording: Recording, field: str):
+    """Numbers of two methods or two kernels never share a recording
+    (facebookexperimental/triton#2258)."""
+    other = {"harness_version": 2, "kernels_sha256": "f" * 64}[field]
+    change(recording, "splits", lambda raw: raw.update({field: other}))
+    (fault,) = faults(recording)
+    assert f"splits.json: {field}" in fault
+
+
+def test_resident_programs_agree_with_the_driver(recording: Recording):
+    """The arithmetic of plan.py and the driver's answer are held together
+    (xmartlabs/cuda-calculator#1)."""
+
+    def edit(raw):
+        raw["points"][0]["resident_programs"] += 1
+
+    change(recording, "occupancy", edit)
+    assert any("occupancy.json: points[0].resident" in f for f in faults(recording))
+
+
+def test_a_copy_under_another_name_is_seen(recording: Recording):
+    """The same measurements count once, whatever their folder and the order of
+    their keys (EuroEval/EuroEval#1970)."""
+    copy = recording.folder.with_name("2026-02-01")
+    shutil.copytree(recording.folder, copy)
+    file = copy / "gemms.json"
+    raw = json.loads(file.read_text("utf-8"))
+    raw["points"] = [dict(reversed(point.items())) for point in raw["points"]]
+    file.write_text(json.dumps(raw), "utf-8")
+    (fault,) = faults(recording)
+    assert "same measurements" in fault
+    assert str(recording.folder) in fault and str(copy) in fault
+
+
+def test_an_empty_folder_is_no_success(tmp_path):
+    """Nothing to check is said, not passed."""
+    assert check(tmp_path) == [f"{tmp_path}: holds no recording"]

@@ -1,0 +1,258 @@
+"""The recorder, as far as it runs without a GPU."""
+
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from generate import record as recorder
+from generate import shapes
+from generate.record import CannotRecord, occupancy, slug, verification
+from generate.record.nvml import Nvml
+from generate.record.splits import MAX_WORKSPACE_BYTES, _too_large, sweep
+from generate.schema import SECTIONS, Recording
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("NVIDIA H200", "nvidia-h200"),
+        ("NVIDIA A100 80GB PCIe", "nvidia-a100-80gb-pcie"),
+    ],
+)
+def test_ordinary_names_make_readable_folders(name: str, folder: str):
+    """A GPU's folder is its name in lower case."""
+    assert slug(name) == folder
+
+
+def test_distinct_names_never_share_a_folder():
+    """Names with parentheses, slashes, no letters or nothing at all are kept
+    apart and stay safe as folder names (rossumai/nvgpu#12)."""
+    names = [
+        *("TITAN X (Pascal)", "TITAN X Pascal", "TITAN X/Pascal", "TITAN X Pascal "),
+        *("", "图形设备", "Graphics Device", "../../etc", "GPU", "NVIDIA-H200"),
+        "NVIDIA H200",
+    ]
+    folders = [slug(name) for name in names]
+    assert len(set(folders)) == len(names)
+    assert all(set(f) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for f in folders)
+    assert all(folders)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_nothing_is_written(tmp_path: Path):
+    """No GPU: one sentence, a failing exit, no file."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "generate", "record", "--root", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert ran.stderr.strip().splitlines() == [
+        "recording needs a CUDA GPU, and torch sees none here"
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shapes_are_read_or_refused():
+    """T,K,N or TxKxN of three sizes; anything else is one sentence."""
+    assert shapes.parse("8192,4096,14336") == (8192, 4096, 14336)
+    assert shapes.parse("8192x4096x64") == (8192, 4096, 64)
+    for bad in ("", "1,2", "1,2,3,4", "0,1,1", "-1,1,1", "a,b,c", "1.5,1,1"):
+        with pytest.raises(ValueError, match='"T,K,N"'):
+            shapes.parse(bad)
+
+
+def test_every_recorded_shape_is_distinct():
+    """Fourteen GEMM shapes and at least ten splits, none of them twice."""
+    assert len(set(shapes.GEMM_SHAPES)) == len(shapes.GEMM_SHAPES) == 14
+    assert len(set(shapes.SPLIT_SHAPES)) == len(shapes.SPLIT_SHAPES) >= 10
+    assert set(shapes.SPLIT_SHAPES) <= set(shapes.GEMM_SHAPES)
+
+
+def test_the_planned_split_is_always_swept():
+    """planned over best can be told from every recording."""
+    for planned in (1, 5, 7, 64):
+        rows = sweep(planned)
+        assert len(set(rows)) == len(rows)
+        assert {("atomic", planned), ("workspace", planned), ("none", 1)} <= set(rows)
+
+
+def test_workspaces_keep_within_a_consumer_card():
+    """All workspaces of a shape, kept by the allocator, fit 16 GiB together; the
+    larger ones are skips with a reason."""
+    for shape in shapes.SPLIT_SHAPES:
+        _, k, n = shape
+        sizes = {4 * split_t * k * n for _, split_t in sweep(1)}
+        for _, split_t in sweep(1):
+            reason = _too_large(shape, "workspace", split_t)
+            over = 4 * split_t * k * n > MAX_WORKSPACE_BYTES
+            assert (reason is not None) == over
+            assert _too_large(shape, "atomic", split_t) is None
+        assert sum(s for s in sizes if s <= MAX_WORKSPACE_BYTES) < 12 << 30
+
+
+class Dying:
+    """Sections that are made by `maker`; one of them kills the run."""
+
+    def __init__(self, maker, monkeypatch):
+        self.maker, self.dies, self.made = maker, None, []
+        context = SimpleNamespace(
+            device=None, kernels_sha256="0" * 64, recorded_on=date(2026, 1, 31)
+        )
+        gpu = SimpleNamespace(name=maker.gpu.name)
+        monkeypatch.setattr(recorder, "_context", lambda *_: context)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+        monkeypatch.setattr(recorder, "import_module", self.module)
+
+    def module(self, path: str):
+        name = path.rpartition(".")[2]
+
+        def make(context):
+            if name == self.dies:
+                raise KeyboardInterrupt
+            self.made.append(name)
+            return self.maker.sections()[name]
+
+        return SimpleNamespace(steps=lambda context: 1, record=make)
+
+
+def test_a_kill_loses_only_the_section_under_way(tmp_path, maker, monkeypatch):
+    """What was recorded before a kill is there, whole; resume does the rest."""
+    runs = Dying(maker, monkeypatch)
+    runs.dies = "splits"
+    with pytest.raises(KeyboardInterrupt):
+        recorder.record(tmp_path)
+    (folder,) = (tmp_path / "data").glob("*/*")
+    assert set(Recording(folder).sections) == {"environment", "ceilings", "gemms"}
+
+    runs.dies, runs.made = None, []
+    assert recorder.record(tmp_path, resume=True) == folder
+    assert runs.made == ["splits", "occupancy", "verification"]
+    assert set(Recording(folder).sections) == set(SECTIONS)
+
+
+def test_a_second_recording_of_a_day_has_its_own_folder(tmp_path, maker, monkeypatch):
+    """Nothing recorded is ever overwritten by a new recording."""
+    Dying(maker, monkeypatch)
+    first, second = (recorder.record(tmp_path) for _ in range(2))
+    assert first != second
+    assert Recording(first).gemms == Recording(second).gemms
+
+
+def test_sections_can_be_recorded_again(tmp_path, maker, monkeypatch):
+    """--section with --resume replaces that section and no other."""
+    runs = Dying(maker, monkeypatch)
+    folder = recorder.record(tmp_path)
+    runs.made = []
+    recorder.record(tmp_path, only_sections=("splits",), resume=True)
+    assert runs.made == ["splits"]
+    assert set(Recording(folder).sections) == set(SECTIONS)
+
+
+def test_resume_refuses_what_does_not_fit(tmp_path, maker, monkeypatch):
+    """Nothing to resume, a complete recording, other kernels: one sentence each."""
+    Dying(maker, monkeypatch)
+    with pytest.raises(CannotRecord, match="no recording to resume"):
+        recorder.record(tmp_path, resume=True)
+    recorder.record(tmp_path)
+    with pytest.raises(CannotRecord, match="is complete"):
+        recorder.record(tmp_path, resume=True)
+    other = recorder._context()
+    other.kernels_sha256 = "1" * 64
+    with pytest.raises(CannotRecord, match="other kernels"):
+        recorder.record(tmp_path, resume=True)
+
+
+def test_an_unknown_section_is_named(tmp_path):
+    """A typo in --section is one sentence that lists the sections."""
+    with pytest.raises(CannotRecord, match="environment, .* got 'gems'"):
+        recorder.record(tmp_path, only_sections=("gems",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nvml_may_be_missing(monkeypatch):
+    """Without NVML a recording holds nulls and the reason
+    (NVIDIA/k8s-device-plugin#207)."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    state = Nvml("00000000:01:00.0").state()
+    assert state.clock_sm_mhz is state.power_w is state.throttle is None
+    assert "NVML is not available" in state.nvml_reason
+
+
+def test_nvml_may_refuse_any_question(monkeypatch):
+    """A MIG slice that answers "not supported" loses facts, not the run
+    (oumi-ai/oumi#1877)."""
+
+    class Refusing:
+        NVML_CLOCK_SM = NVML_CLOCK_MEM = 0
+
+        def nvmlInit(self):
+            pass
+
+        def nvmlDeviceGetHandleByPciBusId(self, bus):
+            return object()
+
+        def __getattr__(self, name):
+            raise RuntimeError("Not Supported")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Refusing())
+    state = Nvml("00000000:01:00.0").state()
+    assert state.clock_sm_mhz is state.throttle is None
+    assert "Not Supported" in state.nvml_reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "not installed"),
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission", "administrators"),
+        ("==ERROR== something else", "something else"),
+    ],
+)
+def test_counters_may_be_forbidden(monkeypatch, answer, reason):
+    """No profiler, no permission, any failure: null with the reason
+    (HazyResearch/ThunderKittens#73)."""
+
+    def run(command, timeout=None):
+        if "--version" in command:
+            return SimpleNamespace(stdout="Version 1", stderr="", returncode=0)
+        if "--query-metrics" in command:
+            names = "\n".join(m.split(".")[0] for m in occupancy.METRICS.values())
+            return SimpleNamespace(stdout=names, stderr="", returncode=0)
+        return SimpleNamespace(stdout=answer, stderr="", returncode=1)
+
+    monkeypatch.setattr(occupancy.shutil, "which", lambda _: answer and "/bin/ncu")
+    monkeypatch.setattr(occupancy, "_run", run)
+    counters, why, _ = occupancy._counters(SimpleNamespace(only=()))
+    assert counters is None
+    assert reason in why
+
+
+def test_test_outcomes_name_their_kernels(tmp_path: Path):
+    """A failing GPU test says which kernels must not be charted."""
+    report = tmp_path / "report.xml"
+    report.write_text(
+        """<testsuites><testsuite>
+        <testcase classname="tests.kernels.test_ops" name="test_a[dw]">
+          <properties><property name="kernels" value="dw,reduce"/></properties>
+          <failure message="too far&#10;more">trace</failure></testcase>
+        <testcase classname="tests.kernels.test_ops" name="test_b"/>
+        <testcase classname="tests.kernels.test_ops" name="test_c">
+          <skipped message="one GPU"/></testcase>
+        </testsuite></testsuites>"""
+    )
+    failed, passed, skipped = verification.outcomes(report)
+    assert failed.outcome == "failed"
+    assert failed.kernels == ("dw", "reduce")
+    assert failed.message == "too far"
+    assert (passed.outcome, passed.message) == ("passed", None)
+    assert (skipped.outcome, skipped.message) == ("skipped", "one GPU")
