@@ -1,0 +1,131 @@
+"""Rendering: recordings and templates in, pages and chart files out.
+
+Needs neither torch nor Triton nor a GPU.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from generate.render import stills as pictures
+from generate.render.charts import Chart, charts
+from generate.render.errors import RenderError
+from generate.render.facts import Facts, facts
+from generate.render.files import ASSETS, synchronise
+from generate.render.measured import Measurements, Missing
+from generate.render.pages import Pages
+from generate.schema import SECTIONS, Recording, json_schema, recordings
+
+__all__ = ["RenderError", "render"]
+
+Charts = dict[str, Chart | Missing]
+
+
+def render(root: Path, check: bool = False, stills: bool | None = None) -> list[str]:
+    """Render the site of `root`; paths, relative to it, that changed.
+
+    check: write nothing, only say what is stale. stills: whether pictures of
+    changed charts are drawn anew; by default where kaleido and Chromium are.
+    Raises RenderError and DataError.
+    """
+    found = recordings(root / "data")
+    if not found:
+        raise RenderError(
+            "data/ holds no recording: make one with `python -m generate record`"
+        )
+    chosen = _default(found)
+    wanted = {f"{ASSETS}/recording.schema.json": _json(json_schema())}
+    stale = []
+    for recording in found:
+        measured = Measurements(recording)
+        drawn, numbers = charts(measured), facts(measured)
+        wanted |= _files(measured, drawn, numbers)
+        if recording is chosen:
+            svgs, stale = _stills(root, measured, drawn, check, stills)
+            folder = _folder(measured)
+            wanted |= {f"{folder}/{name}.svg": svg for name, svg in svgs.items()}
+            pages = Pages(
+                root=root,
+                measured=measured,
+                facts=numbers,
+                charts=drawn,
+                stills={n: s for n, s in svgs.items() if n not in stale},
+                folder=folder.removeprefix("docs/"),
+            )
+            wanted |= pages.render()
+    changed = synchronise(root, wanted, check)
+    if check:
+        names = (f"{_folder(Measurements(chosen))}/{name}.svg" for name in stale)
+        changed = sorted({*changed, *names})
+    return changed
+
+
+def _default(found: list[Recording]) -> Recording:
+    """The newest recording with all its sections, or the newest."""
+    complete = [r for r in found if len(r.sections) == len(SECTIONS)]
+    return (complete or found)[-1]
+
+
+def _folder(measured: Measurements) -> str:
+    return f"{ASSETS}/{measured.recording.name}"
+
+
+def _files(measured: Measurements, drawn: Charts, numbers: Facts) -> dict[str, str]:
+    """Chart files and facts of one recording, by path."""
+    folder = _folder(measured)
+    files = {f"{folder}/facts.json": _facts_json(measured, numbers)}
+    for name, chart in drawn.items():
+        if not isinstance(chart, Missing):
+            files[f"{folder}/{name}.json"] = chart.spec
+            files[f"{folder}/{name}.csv"] = chart.csv
+            files[f"{folder}/{name}.data.json"] = chart.data(measured)
+    return files
+
+
+def _facts_json(measured: Measurements, numbers: Facts) -> str:
+    """Every fact on a line of its own, so that a diff names what changed."""
+    environment = measured.recording.environment
+    about = {
+        "recording": measured.recording.name,
+        "gpu": measured.gpu.name,
+        "recorded_on": environment.recorded_on.isoformat(),
+    }
+    lines = [f"  {json.dumps(key)}: {_line(value)}" for key, value in about.items()]
+    entries = ",\n".join(
+        f"    {json.dumps(key)}: {_line(fact.as_json())}"
+        for key, fact in numbers.items()
+    )
+    return "{\n" + ",\n".join(lines) + ',\n  "facts": {\n' + entries + "\n  }\n}\n"
+
+
+def _stills(
+    root: Path, measured: Measurements, drawn: Charts, check: bool, wanted: bool | None
+) -> tuple[dict[str, str], list[str]]:
+    """The pictures on disk or drawn anew, and the names of those not current."""
+    present = [chart for chart in drawn.values() if isinstance(chart, Chart)]
+    svgs, stale = {}, []
+    for chart in present:
+        file = root / _folder(measured) / f"{chart.name}.svg"
+        if file.is_file():
+            svgs[chart.name] = file.read_text(encoding="utf-8")
+        if pictures.stamp(svgs.get(chart.name, "")) != chart.digest:
+            stale.append(chart.name)
+    if not stale or check:
+        return svgs, stale
+    if wanted is False or not pictures.possible():
+        print(
+            f"stills of {', '.join(stale)} are not current and were not drawn: "
+            "`make render` draws them, it needs a Chromium",
+            file=sys.stderr,
+        )
+        return svgs, stale
+    svgs |= pictures.draw([chart for chart in present if chart.name in stale])
+    return svgs, []
+
+
+def _line(value) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _json(value) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

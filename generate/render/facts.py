@@ -1,0 +1,314 @@
+"""The numbers that prose may use, each under its key.
+
+`facts` makes one flat table of every key a template may ask for. What was not
+measured stands in it too, with the reason, so that a key which is not there is
+a typing error.
+"""
+
+from dataclasses import dataclass
+
+from generate.render import formats
+from generate.render.formats import count, rounded, shape_key
+from generate.render.measured import (
+    CALLS,
+    IMPLEMENTATIONS,
+    OPS,
+    STEP,
+    Measurements,
+    Missing,
+)
+from generate.schema import geometric_mean
+from generate.shapes import STARVED, WORKED
+from kernels.plan import occupancy
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number or word: `text` with its unit, `note` for whoever hovers."""
+
+    value: Value | None
+    text: str
+    note: str = ""
+
+    def as_json(self) -> dict:
+        value = rounded(self.value, 6) if isinstance(self.value, float) else self.value
+        note = {"note": self.note} if self.note else {}
+        return {"value": value, "text": self.text, **note}
+
+
+Facts = dict[str, Fact]
+
+
+def missing(reason: str) -> Fact:
+    return Fact(None, "not measured", reason)
+
+
+# Figures of the lesson's text, written for an H100.
+LESSON: Facts = {
+    "tflops": Fact(490, "~490 TFLOP/s"),
+    "bandwidth": Fact(3.35, "3.35 TB/s"),
+    "sms": Fact(132, "~132"),
+    "gemm_tflop": Fact(0.96, "~0.96 TFLOP"),
+    "layer_tflop": Fact(2.9, "2.9 TFLOP"),
+    "layer_ms": Fact(5.9, "~5.9 ms"),
+}
+
+
+def facts(measured: Measurements) -> Facts:
+    gemms = _gemms(measured)
+    return {
+        **_gpu(measured),
+        **_recording(measured),
+        **_ceilings(measured),
+        **gemms,
+        **_summary(measured, gemms),
+        **_splits(measured),
+        **_occupancy(measured),
+        **_verification(measured),
+    }
+
+
+def _known(value: Value | None, write=str, reason: str | None = None) -> Fact:
+    if value is None:
+        return missing(reason or "the driver does not say")
+    return Fact(value, write(value))
+
+
+def _gpu(measured: Measurements) -> Facts:
+    gpu = measured.gpu
+    return {
+        "gpu.name": Fact(gpu.name, gpu.name),
+        "gpu.sm_count": Fact(gpu.sm_count, str(gpu.sm_count)),
+        "gpu.clock_mhz": _known(
+            gpu.clock_max_sm_mhz, formats.megahertz, gpu.nvml_reason
+        ),
+        "gpu.memory_gib": Fact(
+            gpu.memory_bytes / 2**30, formats.gibibytes(gpu.memory_bytes)
+        ),
+        "gpu.l2_mib": Fact(
+            gpu.l2_cache_bytes / 2**20, formats.mebibytes(gpu.l2_cache_bytes)
+        ),
+    }
+
+
+def _recording(measured: Measurements) -> Facts:
+    environment = measured.recording.environment
+    software = environment.software
+    words = {
+        "name": measured.recording.name,
+        "date": environment.recorded_on.isoformat(),
+        "torch": software.torch,
+        "triton": software.triton,
+        "driver": software.driver,
+    }
+    return {f"recording.{name}": _known(word) for name, word in words.items()}
+
+
+def _ceilings(measured: Measurements) -> Facts:
+    ceilings = measured.recording.ceilings
+    names = ("copy_tbps", "gemm_tflops", "peak_tflops")
+    if ceilings is None:
+        absent = missing("this recording has no section ceilings")
+        return {f"ceilings.{name}": absent for name in names}
+    copy, gemm = ceilings.copy_, missing("no product of the vendor's ran")
+    if any(point.time_ms is not None for point in ceilings.points):
+        gemm = _known(ceilings.gemm_tflops, formats.tflops)
+    return {
+        "ceilings.copy_tbps": missing(copy.skipped_reason)
+        if copy.time_ms is None
+        else _known(copy.bandwidth_tbps, formats.terabytes),
+        "ceilings.gemm_tflops": gemm,
+        "ceilings.peak_tflops": _known(
+            ceilings.peak_tflops(measured.gpu),
+            formats.tflops,
+            ceilings.flops_reason or measured.gpu.nvml_reason,
+        ),
+    }
+
+
+def _time(point) -> Fact:
+    if isinstance(point, Missing):
+        return missing(point.reason)
+    note = f"median of {count(len(point.samples_ms), 'sample')}"
+    return Fact(point.time_ms, formats.milliseconds(point.time_ms), note)
+
+
+def _ratio(vendor: Fact, ours: Fact) -> Fact:
+    """Vendor time over our time: above 1, ours is the faster."""
+    for side in (ours, vendor):
+        if side.value is None:
+            return side
+    value = vendor.value / ours.value
+    return Fact(value, formats.ratio(value), "vendor time / our time")
+
+
+def _gemms(measured: Measurements) -> Facts:
+    found = {}
+    for shape in measured.gemm_shapes:
+        key = f"gemm.{shape_key(shape)}"
+        for call in CALLS:
+            for implementation in IMPLEMENTATIONS:
+                point = measured.gemm(shape, call, implementation)
+                name = f"{key}.{call}.{implementation}"
+                found[f"{name}.ms"] = _time(point)
+                found[f"{name}.tflops"] = (
+                    missing(point.reason)
+                    if isinstance(point, Missing)
+                    else Fact(point.tflops, formats.tflops(point.tflops))
+                )
+            found[f"{key}.{call}.ratio"] = _ratio(
+                found[f"{key}.{call}.vendor.ms"], found[f"{key}.{call}.lesson.ms"]
+            )
+        for implementation in IMPLEMENTATIONS:
+            parts = [found[f"{key}.{call}.{implementation}.ms"] for call in STEP]
+            found[f"{key}.sum.{implementation}.ms"] = _sum(parts)
+        found[f"{key}.sum.ratio"] = _ratio(
+            found[f"{key}.sum.vendor.ms"], found[f"{key}.sum.lesson.ms"]
+        )
+    return found
+
+
+def _sum(parts: list[Fact]) -> Fact:
+    for part in parts:
+        if part.value is None:
+            return part
+    total = sum(part.value for part in parts)
+    note = "forward + dX + accumulated dW, a median each"
+    return Fact(total, formats.milliseconds(total), note)
+
+
+def _summary(measured: Measurements, gemms: Facts) -> Facts:
+    shapes = [shape_key(shape) for shape in measured.gemm_shapes]
+    found, counted = {}, set()
+    for call in CALLS:
+        ratios = {s: gemms[f"gemm.{s}.{call}.ratio"].value for s in shapes}
+        ratios = {s: value for s, value in ratios.items() if value is not None}
+        counted |= set(ratios)
+        if ratios:
+            note = f"vendor time / our time, over {count(len(ratios), 'shape')}"
+            mean, least = geometric_mean(list(ratios.values())), min(ratios.values())
+            found[f"summary.{call}.geomean"] = Fact(mean, formats.ratio(mean), note)
+            found[f"summary.{call}.min"] = Fact(least, formats.ratio(least), note)
+        else:
+            why = missing(gemms[f"gemm.{shapes[0]}.{call}.ratio"].note)
+            found[f"summary.{call}.geomean"] = found[f"summary.{call}.min"] = why
+    found["summary.shapes"] = Fact(len(counted), str(len(counted)))
+    return found
+
+
+def _splits(measured: Measurements) -> Facts:
+    found = {}
+    for shape in measured.split_shapes:
+        key = f"split.{shape_key(shape)}"
+        found[f"{key}.none.1.ms"] = plain = _time(measured.split(shape, "none", 1))
+        for reduction in ("atomic", "workspace"):
+            for split_t in measured.split_factors:
+                point = measured.split(shape, reduction, split_t)
+                found[f"{key}.{reduction}.{split_t}.ms"] = _time(point)
+            point = measured.best_split(shape, reduction)
+            found[f"{key}.{reduction}.best.ms"] = _time(point)
+            found[f"{key}.{reduction}.best.split_t"] = _of(point, "split_t")
+        point = measured.best_split(shape)
+        found[f"{key}.best.ms"] = best = _time(point)
+        found[f"{key}.best.split_t"] = _of(point, "split_t")
+        found[f"{key}.best.reduction"] = _of(point, "reduction")
+        found |= _planned(measured, shape, key, best)
+        found[f"{key}.gain"] = _times(plain, best, "one program a tile / best split")
+    return found
+
+
+def _planned(measured: Measurements, shape, key: str, best: Fact) -> Facts:
+    chosen = measured.plan(shape)
+    point = measured.planned_split(shape)
+    note = f"planned split: {chosen.split_t}, {chosen.reduction}"
+    time = _time(point)
+    if not isinstance(point, Missing):
+        if point.split_t != chosen.split_t:
+            note += f"; the nearest recorded factor is {point.split_t}"
+        time = Fact(time.value, time.text, f"{note}; {time.note}")
+    return {
+        f"{key}.planned.split_t": Fact(chosen.split_t, str(chosen.split_t), note),
+        f"{key}.planned.ms": time,
+        f"{key}.planned.over_best": _times(time, best, f"{note}; over the best time"),
+    }
+
+
+def _of(point, field: str) -> Fact:
+    if isinstance(point, Missing):
+        return missing(point.reason)
+    return _known(getattr(point, field))
+
+
+def _times(numerator: Fact, denominator: Fact, note: str) -> Fact:
+    for side in (numerator, denominator):
+        if side.value is None:
+            return side
+    value = numerator.value / denominator.value
+    return Fact(value, formats.ratio(value), note)
+
+
+# Launches whose compiled kernels a recording describes: shape, kernel, reduction
+# and split factor. The reduce kernel stands under the factor that it sums.
+LAUNCHES = (
+    *((shape, op, "none", 1) for shape in (WORKED, STARVED) for op in OPS),
+    *((STARVED, "dw", "atomic", split_t) for split_t in (2, 4, 8)),
+    (STARVED, "dw", "workspace", 4),
+    (STARVED, "reduce", "none", 4),
+)
+COMPILED = ("registers", "shared_bytes", "warps", "resident", "theoretical_pct")
+COUNTED = {
+    "achieved_pct": "achieved_occupancy_pct",
+    "sm_active_pct": "sm_active_pct",
+    "tensor_pct": "tensor_pipe_pct",
+}
+
+
+def _occupancy(measured: Measurements) -> Facts:
+    found = {}
+    for launch in dict.fromkeys([*LAUNCHES, *measured.launches]):
+        shape, *words = launch
+        key = ".".join(["occupancy", shape_key(shape), *map(str, words)])
+        for name, fact in _launched(measured, *launch).items():
+            found[f"{key}.{name}"] = fact
+    return found
+
+
+def _launched(measured: Measurements, *launch) -> Facts:
+    point = measured.occupancy(*launch)
+    if isinstance(point, Missing):
+        return dict.fromkeys([*COMPILED, *COUNTED], missing(point.reason))
+    resident, warps = point.resident_programs, point.num_warps
+    share = 100 * occupancy(resident, warps, measured.gpu.device)
+    counted = dict.fromkeys(COUNTED, missing(point.counters_reason or ""))
+    if point.counters is not None:
+        counted = {
+            name: _known(getattr(point.counters, field), formats.percent)
+            for name, field in COUNTED.items()
+        }
+    return {
+        "registers": _known(point.registers_per_thread),
+        "shared_bytes": _known(point.shared_memory_bytes, formats.kibibytes),
+        "warps": _known(warps),
+        "resident": _known(resident),
+        "theoretical_pct": _known(share, formats.percent),
+        **counted,
+    }
+
+
+def _verification(measured: Measurements) -> Facts:
+    verification = measured.recording.verification
+    names = ("passed", "failed", "tests")
+    if verification is None:
+        absent = missing("this recording has no section verification")
+        return {f"verification.{name}": absent for name in names}
+    numbers = (
+        verification.count("passed"),
+        verification.count("failed") + verification.count("error"),
+        len(verification.points),
+    )
+    return {
+        f"verification.{name}": _known(number)
+        for name, number in zip(names, numbers, strict=True)
+    }

@@ -1,0 +1,70 @@
+"""How numbers are written, everywhere on the site."""
+
+import math
+
+
+def rounded(value: float | None, digits: int = 4) -> float | None:
+    """To so many significant digits, as charts and their files hold numbers."""
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """So many significant digits without an exponent: 0.0297, 1.20, 141."""
+    if value == 0:
+        return "0"
+    value = float(f"{value:.{digits}g}")
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, decimals)}f}"
+
+
+def milliseconds(value: float) -> str:
+    return f"{significant(value)} ms"
+
+
+def tflops(value: float) -> str:
+    return f"{significant(value)} TFLOP/s"
+
+
+def terabytes(value: float) -> str:
+    return f"{significant(value)} TB/s"
+
+
+def ratio(value: float) -> str:
+    return f"{value:.2f}×"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1f} %"
+
+
+def kibibytes(value: int) -> str:
+    """Bytes as KiB, whole where they are whole."""
+    whole, rest = divmod(value, 1024)
+    return f"{significant(value / 1024) if rest else whole} KiB"
+
+
+def mebibytes(value: int) -> str:
+    return f"{significant(value / 2**20)} MiB"
+
+
+def gibibytes(value: int) -> str:
+    return f"{significant(value / 2**30)} GiB"
+
+
+def megahertz(value: int) -> str:
+    return f"{value} MHz"
+
+
+def shape_key(shape: tuple[int, int, int]) -> str:
+    """As in the keys of facts: 8192x4096x14336."""
+    return "x".join(map(str, shape))
+
+
+def shape_label(shape: tuple[int, ...]) -> str:
+    """As a reader sees it: 8192 × 4096 × 14336."""
+    return " × ".join(map(str, shape))
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: 1 shape, 3 shapes."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

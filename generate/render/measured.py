@@ -1,0 +1,191 @@
+"""What may be shown of a recording: a measured point, or why there is none."""
+
+import math
+from dataclasses import dataclass
+
+from generate.schema import (
+    Configuration,
+    GemmPoint,
+    OccupancyPoint,
+    Recording,
+    SplitPoint,
+)
+from generate.shapes import GEMM_SHAPES, SPLIT_FACTORS, SPLIT_SHAPES, Shape
+from kernels.plan import Plan, choose_tile, expected_resident, output_tiles, plan
+
+# The recorder's dtype. Points of another are no part of charts and facts.
+DTYPE, ITEMSIZE = "bfloat16", 2
+
+# Names of what is timed at a shape, as in the keys of facts: op and mode.
+CALLS = {
+    "forward": ("forward", "overwrite"),
+    "dx": ("dx", "overwrite"),
+    "dw": ("dw", "overwrite"),
+    "dw+": ("dw", "accumulate"),
+}
+CALL_LABELS = {"forward": "forward", "dx": "dX", "dw": "dW", "dw+": "dW +="}
+OPS = ("forward", "dx", "dw")
+IMPLEMENTATIONS = ("vendor", "lesson")
+# A layer's step: each of its three GEMMs once, dW added to the gradient.
+STEP = ("forward", "dx", "dw+")
+REDUCTIONS = ("none", "atomic", "workspace")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Stands where a measured point would; `reason` is for readers."""
+
+    reason: str
+
+
+class Measurements:
+    """A recording without the points that may not be shown.
+
+    A point is withheld if it was skipped, or if a test of its kernel failed.
+    """
+
+    def __init__(self, recording: Recording):
+        self.recording = recording
+        self.gpu = recording.environment.gpu
+        verification = recording.verification
+        self._failed = verification.failed_kernels if verification else set()
+        self._gemms = {
+            (p.shape, p.op, p.mode, p.implementation): p
+            for p in _points(recording.gemms)
+        }
+        self._splits = {
+            (p.shape, p.reduction, p.split_t): p for p in _points(recording.splits)
+        }
+        self._occupancy = {
+            _launch(p): p for p in _points(recording.occupancy) if p.mode == "overwrite"
+        }
+
+    @property
+    def gemm_shapes(self) -> list[Shape]:
+        """The site's shapes, then whatever else was recorded."""
+        return _union(GEMM_SHAPES, (key[0] for key in self._gemms))
+
+    @property
+    def split_shapes(self) -> list[Shape]:
+        return _union(SPLIT_SHAPES, (key[0] for key in self._splits))
+
+    @property
+    def split_factors(self) -> list[int]:
+        return sorted(_union(SPLIT_FACTORS, (key[2] for key in self._splits)))
+
+    def split_launches(self, shape: Shape) -> list[tuple[str, int]]:
+        """Reduction and split factor of each recorded point of a shape."""
+        found = [key[1:] for key in self._splits if key[0] == shape]
+        return sorted(found, key=lambda key: (REDUCTIONS.index(key[0]), key[1]))
+
+    @property
+    def launches(self) -> list[tuple[Shape, str, str, int]]:
+        """Recorded arguments of `occupancy`."""
+        return list(self._occupancy)
+
+    def gemm(self, shape: Shape, call: str, implementation: str) -> GemmPoint | Missing:
+        point = self._gemms.get((shape, *CALLS[call], implementation))
+        if point is None:
+            return _absent(self.recording.gemms, "gemms")
+        if implementation == "vendor":
+            return self._timed(point, set())
+        return self._timed(point, _kernels(point.op, point.configuration))
+
+    def split(self, shape: Shape, reduction: str, split_t: int) -> SplitPoint | Missing:
+        point = self._splits.get((shape, reduction, split_t))
+        if point is None:
+            return _absent(self.recording.splits, "splits")
+        return self._timed(point, _kernels("dw", point.configuration))
+
+    def splits(self, shape: Shape, *reductions: str) -> list[SplitPoint]:
+        """Measured points of a shape, by reduction, then by split factor."""
+        found = [
+            self.split(shape, reduction, split_t)
+            for reduction, split_t in self.split_launches(shape)
+            if reduction in (reductions or REDUCTIONS)
+        ]
+        return [point for point in found if not isinstance(point, Missing)]
+
+    def best_split(self, shape: Shape, *reductions: str) -> SplitPoint | Missing:
+        """The fastest point of a shape, of all reductions by default."""
+        found = self.splits(shape, *reductions)
+        if found:
+            return min(found, key=lambda point: point.time_ms)
+        return self.split(shape, (reductions or REDUCTIONS)[0], self.split_factors[0])
+
+    def plan(self, shape: Shape) -> Plan:
+        """What `kernels.plan` chooses today for dW on the recorded GPU."""
+        return plan("dw", shape, ITEMSIZE, self.gpu.device)
+
+    def planned_split(self, shape: Shape) -> SplitPoint | Missing:
+        """The recorded point nearest to the planned split factor."""
+        chosen = self.plan(shape)
+        found = self.splits(shape, chosen.reduction)
+        if not found:
+            return self.split(shape, chosen.reduction, chosen.split_t)
+        return min(
+            found, key=lambda point: abs(math.log(point.split_t / chosen.split_t))
+        )
+
+    def occupancy(
+        self, shape: Shape, kernel: str, reduction: str, split_t: int
+    ) -> OccupancyPoint | Missing:
+        """Keyed as facts are: forward, dx and reduce have the reduction none."""
+        point = self._occupancy.get((shape, kernel, reduction, split_t))
+        if point is None:
+            return _absent(self.recording.occupancy, "occupancy")
+        if kernel in self._failed:
+            return Missing(_failure(kernel))
+        return point
+
+    def tiles(self, k: int, n: int) -> int:
+        """Output tiles of dW[K, N]; T does not matter."""
+        tile = choose_tile("dw", ITEMSIZE, self.gpu.device)
+        return output_tiles("dw", (1, k, n), tile)
+
+    def resident(self) -> tuple[int, bool]:
+        """Programs of dW an SM holds at once, and whether that was recorded."""
+        for launch in self.launches:
+            point = self.occupancy(*launch)
+            if launch[1] == "dw" and not isinstance(point, Missing):
+                return point.resident_programs, True
+        tile = choose_tile("dw", ITEMSIZE, self.gpu.device)
+        return expected_resident("dw", tile, ITEMSIZE, self.gpu.device), False
+
+    def _timed(self, point, kernels: set[str]):
+        for kernel in sorted(kernels & self._failed):
+            return Missing(_failure(kernel))
+        if point.skipped_reason is not None:
+            return Missing(point.skipped_reason)
+        return point
+
+
+def _points(section) -> list:
+    points = section.points if section else ()
+    return [point for point in points if point.dtype == DTYPE]
+
+
+def _launch(point: OccupancyPoint) -> tuple:
+    reduction = point.reduction if point.kernel == "dw" else "none"
+    return point.shape, point.kernel, reduction, point.split_t
+
+
+def _kernels(op: str, configuration: Configuration | None) -> set[str]:
+    """The kernels that a point of ours ran."""
+    if configuration is not None and configuration.reduction == "workspace":
+        return {op, "reduce"}
+    return {op}
+
+
+def _failure(kernel: str) -> str:
+    return f"a test of the {kernel} kernel failed on this GPU"
+
+
+def _union(first, second) -> list:
+    return list(dict.fromkeys([*first, *second]))
+
+
+def _absent(section, name: str) -> Missing:
+    if section is None:
+        return Missing(f"this recording has no section {name}")
+    return Missing("this recording does not hold that point")

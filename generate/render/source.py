@@ -1,0 +1,105 @@
+"""Annotated source: a tested file itself, cut at its `# [name]` comments.
+
+Notes bind to the names, in order. A name that vanished, was renamed, moved or
+has no note stops the render.
+"""
+
+import io
+import re
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+from generate.render.errors import RenderError
+
+MARKER = re.compile(r"# \[([a-z0-9-]+)\]")
+HEADING = re.compile(r"^## (\S+)[ \t]*$", re.MULTILINE)
+# What stands before a file's first marker.
+HEAD = "head"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive lines of a file, without the blank ones around them."""
+
+    name: str
+    first: int
+    lines: tuple[str, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Annotated:
+    block: Block
+    note: str
+
+
+def blocks(file: Path) -> list[Block]:
+    """The file cut at its markers: comments on a line of their own.
+
+    They are found with `tokenize`, so text within strings never counts.
+    """
+    source = file.read_text(encoding="utf-8")
+    lines = source.splitlines()
+    cuts = [(0, HEAD)]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        row = token.start[0]
+        marker = MARKER.fullmatch(token.string)
+        if token.type == tokenize.COMMENT and marker:
+            if lines[row - 1].strip() == token.string:
+                cuts.append((row, marker[1]))
+    names = [name for _, name in cuts]
+    for name in names:
+        if names.count(name) > 1:
+            raise RenderError(f"{file.name}: the marker [{name}] stands twice")
+    ends = [row - 1 for row, _ in cuts[1:]] + [len(lines)]
+    found = []
+    for (start, name), end in zip(cuts, ends, strict=True):
+        while start < end and not lines[start].strip():
+            start += 1
+        while start < end and not lines[end - 1].strip():
+            end -= 1
+        if start == end and name != HEAD:
+            raise RenderError(f"{file.name}: the marker [{name}] has no code")
+        if start < end:
+            found.append(Block(name, start + 1, tuple(lines[start:end])))
+    return found
+
+
+def notes(text: str) -> dict[str, str]:
+    """The sections of a notes file, by their `## name`, in order."""
+    _, *parts = HEADING.split(text)
+    return dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+
+
+def annotated(file: Path, notes_name: str, notes_text: str) -> list[Annotated]:
+    """Each block of a file with its note. RenderError if they do not pair."""
+    code, prose = blocks(file), notes(notes_text)
+    markers = [block.name for block in code]
+    if markers != list(prose):
+        raise RenderError(
+            f"kernels/{file.name} has the markers {', '.join(markers)}, but "
+            f"{notes_name} has notes for {', '.join(prose)}: they must be the same, "
+            "in the same order"
+        )
+    for name, note in prose.items():
+        if not note:
+            raise RenderError(f"{notes_name}: the note of [{name}] is empty")
+    return [Annotated(block, prose[block.name]) for block in code]
+
+
+def block(file: Path, name: str) -> Block:
+    """One block of a file. RenderError if it has no such marker."""
+    found = {block.name: block for block in blocks(file)}
+    if name not in found:
+        raise RenderError(
+            f"kernels/{file.name} has no marker [{name}]; it has {', '.join(found)}"
+        )
+    return found[name]

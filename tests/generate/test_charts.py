@@ -1,0 +1,262 @@
+"""Charts: figure, table and downloads say the same, and only what was measured."""
+
+import csv
+import io
+import json
+import math
+import re
+
+import pytest
+
+from generate.render import palette
+from generate.render.charts import Chart, charts
+from generate.render.measured import Measurements, Missing
+from generate.schema import Recording
+from generate.shapes import STARVED
+
+NAMES = ("tiles", "splits", "breakdown")
+
+
+@pytest.fixture
+def measured(recording: Recording) -> Measurements:
+    return Measurements(recording)
+
+
+@pytest.fixture(params=NAMES)
+def chart(request, measured: Measurements) -> Chart:
+    return charts(measured)[request.param]
+
+
+def values(spec) -> list:
+    """Every leaf of a JSON document."""
+    if isinstance(spec, dict):
+        return [leaf for value in spec.values() for leaf in values(value)]
+    if isinstance(spec, list):
+        return [leaf for value in spec for leaf in values(value)]
+    return [spec]
+
+
+def numbers(data: list) -> list[float]:
+    return [v for v in values(data) if isinstance(v, float)]
+
+
+def test_figures_hold_plain_rounded_numbers(chart: Chart):
+    """Finite numbers of four digits in plain lists: no packed arrays, no template."""
+    spec = json.loads(chart.spec, parse_constant=pytest.fail)
+    assert list(spec) == ["data", "layout"]
+    assert "template" not in spec["layout"] and "bdata" not in chart.spec
+    for number in numbers(spec["data"]):
+        assert math.isfinite(number)
+        assert number == float(f"{number:.4g}")
+
+
+def test_colours_are_variables(chart: Chart):
+    """Pages choose colours: a figure names CSS variables and no colour of its own."""
+    used = set(re.findall(r"var\((--[\w-]+)\)", chart.spec))
+    assert used and used <= set(palette.VARIABLES)
+    assert not re.search(r"rgb\(|#[0-9a-f]{3,6}\b", chart.spec)
+
+
+def test_sentinels_come_back_as_they_went(chart: Chart):
+    """A still is drawn from the very figure that the browser draws."""
+    spec = json.loads(chart.spec)
+    plain = chart.figure.to_plotly_json()
+    plain["layout"].pop("template", None)
+    assert palette.with_sentinels(spec) == json.loads(json.dumps(plain))
+
+
+def test_table_csv_and_json_agree(chart: Chart, measured: Measurements):
+    """The three forms hold the same rows, in the same order."""
+    from_csv = list(csv.DictReader(io.StringIO(chart.csv)))
+    from_json = json.loads(chart.data(measured), parse_constant=pytest.fail)["rows"]
+    table = chart.table.rows
+    assert len(from_csv) == len(from_json) == len(table) == len(chart.rows)
+    for row, plain, cells in zip(from_csv, from_json, table, strict=True):
+        labels = [str(plain[column.key]) for column in chart.columns[: chart.labels]]
+        assert cells[0].text == " × ".join(labels)
+        rest = chart.shown_columns[chart.labels :]
+        for column, cell in zip(rest, cells[1:], strict=True):
+            value = plain[column.key]
+            if value is None:
+                assert row[column.key] == cell.text == ""
+            elif column.numeric:
+                assert float(row[column.key]) == float(cell.text) == value
+            else:
+                assert row[column.key] == cell.text == value
+
+
+def test_splits_draws_its_rows(measured: Measurements):
+    """Each measured row is one point of a line, and no point is anything else."""
+    chart = charts(measured)["splits"]
+    names = {
+        "no split: one program a tile": "none",
+        "atomic adds": "atomic",
+        "workspace, then reduce": "workspace",
+    }
+    drawn = {
+        (trace["meta"]["group"], names[trace["name"]], x, y)
+        for trace in json.loads(chart.spec)["data"]
+        if trace["name"] in names
+        for x, y in zip(trace["x"], trace["y"], strict=True)
+    }
+    rows = {
+        (
+            f"{r['T']} × {r['K']} × {r['N']}",
+            r["reduction"],
+            str(r["split_t"]),
+            r["time_ms"],
+        )
+        for r in chart.rows
+    }
+    assert drawn == rows
+
+
+def test_best_split_is_starred(measured: Measurements):
+    """The star of each shape stands on its fastest point."""
+    chart = charts(measured)["splits"]
+    stars = [t for t in json.loads(chart.spec)["data"] if t["name"] == "best"]
+    assert len(stars) == len(measured.split_shapes)
+    for shape, star in zip(measured.split_shapes, stars, strict=True):
+        rows = [r for r in chart.rows if (r["T"], r["K"], r["N"]) == shape]
+        fastest = min(rows, key=lambda row: row["time_ms"])
+        assert star["y"] == [fastest["time_ms"]]
+        assert "best" in fastest["mark"]
+
+
+def test_breakdown_draws_its_rows(measured: Measurements):
+    """Each row of an implementation is one bar."""
+    chart = charts(measured)["breakdown"]
+    bars = [t for t in json.loads(chart.spec)["data"] if t["type"] == "bar"]
+    drawn = sorted(x for trace in bars for x in trace["x"])
+    rows = [r for r in chart.rows if r["implementation"] in ("vendor", "lesson")]
+    assert drawn == sorted(row["time_ms"] for row in rows)
+
+
+def test_lesson_figures_stand_apart(measured: Measurements):
+    """They are dotted, called so, at the worked shape alone, and no measured row."""
+    chart = charts(measured)["breakdown"]
+    dotted = [
+        trace
+        for trace in json.loads(chart.spec)["data"]
+        if trace.get("line", {}).get("dash") == "dot"
+    ]
+    assert [t["meta"]["group"] for t in dotted] == ["8192 × 4096 × 14336"]
+    assert "lesson figure" in dotted[0]["name"]
+    rows = [row for row in chart.rows if row["implementation"] == "lesson figure"]
+    assert {(r["T"], r["K"], r["N"]) for r in rows} == {(8192, 4096, 14336)}
+    assert all(row.get("samples") is None for row in rows)
+
+
+def test_tiles_marks_starved_layers_without_colour(measured: Measurements):
+    """Layers with fewer tiles than SMs differ by pattern too."""
+    chart = charts(measured)["tiles"]
+    traces = {t["name"]: t for t in json.loads(chart.spec)["data"]}
+    starved = traces["fewer tiles than SMs"]
+    patterns = [t["marker"].get("pattern", {}).get("shape") for t in traces.values()]
+    assert len(set(patterns)) == len(patterns)
+    assert max(starved["x"]) < measured.gpu.sm_count
+    assert sum(len(t["x"]) for t in traces.values()) == len(chart.rows)
+
+
+@pytest.mark.parametrize("name", ["splits", "breakdown"])
+def test_each_group_can_be_chosen(measured: Measurements, name: str):
+    """Every trace belongs to a group on offer, and every group has a sentence."""
+    spec = json.loads(charts(measured)[name].spec)
+    meta = spec["layout"]["meta"]
+    groups = meta["select"]["groups"]
+    assert {trace["meta"]["group"] for trace in spec["data"]} == set(groups)
+    assert meta["select"]["selected"] in groups
+    assert list(meta["describe"]) == groups
+
+
+def test_points_of_a_failed_kernel_vanish(tmp_path, maker):
+    """Where a test of a kernel failed, no number of it is drawn, and why is said."""
+    recording = maker.write(
+        tmp_path / "gpu" / "one", verification=maker.verification(failing=("reduce",))
+    )
+    chart = charts(Measurements(recording))["splits"]
+    assert not any("workspace" in trace["name"] for trace in values_of(chart))
+    withheld = [row for row in chart.rows if row["reduction"] == "workspace"]
+    assert withheld
+    for row in withheld:
+        assert row.get("time_ms") is None
+        assert "reduce kernel failed" in row["not_measured_reason"]
+    assert "reduce kernel failed" in chart.csv
+
+
+def values_of(chart: Chart) -> list[dict]:
+    return json.loads(chart.spec)["data"]
+
+
+def test_vendor_stays_when_ours_failed(tmp_path, maker):
+    """Our failure says nothing about the vendor's numbers."""
+    recording = maker.write(
+        tmp_path / "gpu" / "one", verification=maker.verification(failing=("dx",))
+    )
+    rows = charts(Measurements(recording))["breakdown"].rows
+    dx = [row for row in rows if row["gemm"] == "dX"]
+    assert all(
+        (row.get("time_ms") is None) == (row["implementation"] == "lesson")
+        for row in dx
+    )
+
+
+def test_a_skipped_point_is_not_drawn(tmp_path, maker):
+    """A skip is a row with its reason and no point on a line."""
+    splits = maker.splits()
+    point = splits.points[5]
+    gone = point.model_copy(
+        update={"samples_ms": None, "state": None, "skipped_reason": "out of memory"}
+    )
+    others = tuple(p for p in splits.points if p is not point)
+    splits = splits.model_copy(update={"points": (*others, gone)})
+    recording = maker.write(tmp_path / "gpu" / "one", splits=splits)
+    chart = charts(Measurements(recording))["splits"]
+    rows = [row for row in chart.rows if row.get("not_measured_reason")]
+    assert [row["not_measured_reason"] for row in rows] == ["out of memory"]
+    label = f"{point.T} × {point.K} × {point.N}"
+    (line,) = (
+        trace
+        for trace in values_of(chart)
+        if trace["name"] == "atomic adds" and trace["meta"]["group"] == label
+    )
+    assert str(point.split_t) not in line["x"]
+
+
+def test_a_missing_section_is_said(tmp_path, maker):
+    """Without its section a chart is a sentence, not an empty frame."""
+    recording = maker.write(tmp_path / "gpu" / "one", splits=None)
+    found = charts(Measurements(recording))["splits"]
+    assert found == Missing("this recording has no section splits")
+
+
+def test_captions_follow_the_numbers(tmp_path, maker):
+    """Where no split helps, no caption says that one does."""
+    splits = maker.splits()
+    slow = tuple(
+        p.model_copy(update={"samples_ms": tuple(10 * s for s in p.samples_ms)})
+        if p.split_t > 1
+        else p
+        for p in splits.points
+    )
+    recording = maker.write(
+        tmp_path / "gpu" / "one", splits=splits.model_copy(update={"points": slow})
+    )
+    chart = charts(Measurements(recording))["splits"]
+    assert "at 0 of 12 shapes." in chart.caption
+    describe = json.loads(chart.spec)["layout"]["meta"]["describe"]
+    assert all("no split is faster" in sentence for sentence in describe.values())
+
+
+def test_planned_split_is_todays_plan(measured: Measurements):
+    """The dashed line stands where kernels.plan would split now."""
+    chart = charts(measured)["splits"]
+    planned = {
+        trace["meta"]["group"]: trace["x"][0]
+        for trace in values_of(chart)
+        if trace["name"] == "planned"
+    }
+    factor = measured.plan(STARVED).split_t
+    nearest = measured.planned_split(STARVED).split_t
+    assert planned["32768 × 1024 × 1024"] == str(nearest)
+    assert abs(math.log(nearest / factor)) <= math.log(1.5)

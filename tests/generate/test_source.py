@@ -1,0 +1,146 @@
+"""Annotated source: the tested file itself, and notes that cannot drift from it."""
+
+import html
+import re
+from pathlib import Path
+
+import markdown
+import pytest
+
+from generate.render.errors import RenderError
+from generate.render.source import annotated, block, blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ("forward", "dx", "dw", "reduce")
+FILE = '''"""A docstring with
+# [not-a-marker]
+in it."""
+
+# [first]
+a = 1  # [not-one-either]
+
+    # [second]
+b = "# [nor-this]"
+c = 2
+'''
+NOTES = "## head\n\nOne.\n\n## first\n\nTwo.\n\n## second\n\nThree.\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.py"
+    path.write_text(FILE.replace("    # [", "# ["), "utf-8")
+    return path
+
+
+def refusal(file: Path, notes: str) -> str:
+    with pytest.raises(RenderError) as caught:
+        annotated(file, "notes/kernel.md", notes)
+    return str(caught.value)
+
+
+def test_only_comment_lines_are_markers(file: Path):
+    """Text within strings and remarks behind code never cut a file."""
+    assert [found.name for found in blocks(file)] == ["head", "first", "second"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_line_is_shown_once_under_its_number(name: str):
+    """Blocks hold every line but markers and the blank lines around blocks."""
+    path = ROOT / "kernels" / f"{name}.py"
+    lines = path.read_text("utf-8").splitlines()
+    shown = {}
+    for found in blocks(path):
+        for number, line in enumerate(found.lines, found.first):
+            assert number not in shown
+            assert line == lines[number - 1]
+            shown[number] = line
+    for number, line in enumerate(lines, 1):
+        left_out = not line.strip() or re.fullmatch(r"\s*# \[[\w-]+\]", line)
+        assert number in shown or left_out, f"{path.name}:{number} is not shown"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_notes_of_the_kernels_pair(name: str):
+    """Each block of each kernel has its note, in order."""
+    notes = f"generate/templates/notes/{name}.md"
+    rows = annotated(ROOT / "kernels" / f"{name}.py", notes, (ROOT / notes).read_text())
+    assert [row.block.name for row in rows][0] == "head"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("# [second]\n", ""),
+        lambda text: text.replace("# [second]", "# [renamed]"),
+        lambda text: (
+            text.replace("[first]", "[x]")
+            .replace("[second]", "[first]")
+            .replace("[x]", "[second]")
+        ),
+        lambda text: text + "# [unexplained]\nd = 3\n",
+    ],
+    ids=["vanished", "renamed", "reordered", "unexplained"],
+)
+def test_markers_that_drift_stop_the_render(file: Path, change):
+    """The sentence names the file, the notes and both lists."""
+    file.write_text(change(file.read_text("utf-8")), "utf-8")
+    sentence = refusal(file, NOTES)
+    assert "kernel.py" in sentence and "notes/kernel.md" in sentence
+    assert ", ".join(found.name for found in blocks(file)) in sentence
+    assert "head, first, second" in sentence
+
+
+def test_an_empty_note_stops_the_render(file: Path):
+    """A heading alone explains nothing."""
+    assert "[first]" in refusal(file, NOTES.replace("Two.", ""))
+
+
+def test_a_marker_twice_stops_the_render(file: Path):
+    """Two blocks of one name would share an address."""
+    file.write_text(file.read_text("utf-8").replace("[second]", "[first]"), "utf-8")
+    assert "[first] stands twice" in refusal(file, NOTES)
+
+
+def test_lines_inserted_above_only_move_numbers(file: Path):
+    """Notes stay with their code when lines come before it."""
+    before = block(file, "second")
+    file.write_text("import os\n" * 10 + file.read_text("utf-8"), "utf-8")
+    after = block(file, "second")
+    assert (after.first, after.lines) == (before.first + 10, before.lines)
+
+
+def test_an_unknown_excerpt_stops_the_render(file: Path):
+    """The sentence names the markers there are."""
+    with pytest.raises(RenderError, match="no marker .third.; it has head, first"):
+        block(file, "third")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_pages_hold_the_code_as_the_file_does(name: str, site):
+    """Through Markdown, no space or character of the code is lost or changed."""
+    site.page("page.md.j2", f'# Title\n\n{{{{ source("{name}") }}}}\n')
+    site.render()
+    text = (site.root / "docs" / "page.md").read_text("utf-8")
+    found = markdown.markdown(
+        text.split("-->", 1)[1],
+        extensions=["attr_list", "md_in_html", "pymdownx.highlight"]
+        + ["pymdownx.superfences"],
+        extension_configs={
+            "pymdownx.highlight": {
+                "linenums_style": "pymdownx-inline",
+                "anchor_linenums": False,
+            }
+        },
+    )
+    assert found.count('class="anno-row"') == len(blocks(site.kernel(name)))
+    codes = re.findall(r"<pre>.*?<code>(.*?)</code></pre>", found, re.DOTALL)
+    shown = {}
+    for code in codes:
+        for line in code.rstrip("\n").split("\n"):
+            number = int(re.search(r'data-linenos="\s*(\d+) "', line)[1])
+            shown[number] = html.unescape(re.sub(r"<[^>]+>", "", line))
+    lines = site.kernel(name).read_text("utf-8").splitlines()
+    assert len(shown) == sum(len(found.lines) for found in blocks(site.kernel(name)))
+    for number, line in shown.items():
+        assert line == lines[number - 1]
