@@ -1,0 +1,99 @@
+"""The committed site, built once, served under a sub-path, with no way out."""
+
+import http.server
+import os
+import shutil
+import threading
+from functools import partial
+
+import pytest
+
+from tests.site.harness import COUNT_DRAWS, Site, build
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    served = folder / "served"
+    served.mkdir()
+    handler = partial(Handler, directory=str(served))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    built = Site(served / "repo", f"http://127.0.0.1:{server.server_port}")
+    result = build(folder / "config", built.folder, built.url)
+    assert result.returncode == 0, result.stdout + result.stderr
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield built
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args):
+    arguments = [
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, names)), ""
+    )
+    executable = {"executable_path": found} if found else {}
+    return {**browser_type_launch_args, **executable, "args": arguments}
+
+
+@pytest.fixture
+def problems():
+    """What went wrong in the browser; who provokes something clears it afterwards."""
+    found = []
+    yield found
+    assert not found, found
+
+
+@pytest.fixture
+def watch(site, problems):
+    def watched(page):
+        def failed(request):
+            if request.failure != "net::ERR_ABORTED":
+                problems.append(f"failed: {request.url} {request.failure}")
+
+        def asked(request):
+            if not request.url.startswith((site.origin, "data:", "blob:")):
+                problems.append(f"outside: {request.url}")
+
+        def answered(response):
+            if response.status >= 400:
+                problems.append(f"{response.status}: {response.url}")
+
+        def logged(message):
+            if message.type == "error":
+                problems.append(message.text)
+
+        page.on("console", logged)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("requestfailed", failed)
+        page.on("request", asked)
+        page.on("response", answered)
+        page.set_default_timeout(15_000)
+        page.add_init_script(COUNT_DRAWS)
+        return page
+
+    return watched
+
+
+@pytest.fixture
+def page(context, watch):
+    return watch(context.new_page())

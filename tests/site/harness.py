@@ -1,0 +1,140 @@
+"""Builds the committed pages and moves through them as a reader does."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from playwright.sync_api import expect
+
+ROOT = Path(__file__).resolve().parents[2]
+LIVE = 'figure.chart[data-state="live"]'
+REPOSITORY = "https://github.com/owner/name"
+
+# Counts draws; changes the colour scheme in the middle of one if window.flipTo is set.
+COUNT_DRAWS = """
+let library;
+window.draws = 0;
+Object.defineProperty(window, "Plotly", {
+  get: () => library,
+  set(value) {
+    const react = value.react;
+    value.react = (...given) => {
+      window.draws += 1;
+      const drawn = react(...given);
+      if (window.flipTo) document.body.dataset.mdColorScheme = window.flipTo;
+      window.flipTo = undefined;
+      return drawn;
+    };
+    library = value;
+  },
+});
+"""
+
+
+def build(folder: Path, into: Path, site_url: str, docs: Path = ROOT / "docs"):
+    """Build the committed pages strictly, without the hook that would render anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "mkdocs.yml"
+    settings = {
+        "INHERIT": str(ROOT / "mkdocs.yml"),
+        "docs_dir": str(docs),
+        "site_dir": str(into),
+        "theme": {"custom_dir": str(ROOT / "generate" / "overrides")},
+        "hooks": [],
+        "watch": [],
+    }
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    environment = os.environ | {
+        "SITE_URL": site_url,
+        "REPO_URL": REPOSITORY,
+        "EDIT_URI_TEMPLATE": "edit/main/generate/templates/{path}.j2",
+        "NO_MKDOCS_2_WARNING": "1",
+    }
+    # Not --quiet: it silences the very warnings that strict counts.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    command += ["--config-file", str(config)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@dataclass
+class Site:
+    folder: Path
+    origin: str
+
+    @property
+    def url(self) -> str:
+        return self.origin + "/repo/"
+
+    @property
+    def pages(self) -> list[str]:
+        """Addresses of all pages, relative to the site, in a fixed order."""
+        found = (file.parent for file in self.folder.rglob("index.html"))
+        paths = (folder.relative_to(self.folder).as_posix() for folder in found)
+        return sorted("" if path == "." else path + "/" for path in paths)
+
+    def html(self, page: str) -> str:
+        return (self.folder / page / "index.html").read_text(encoding="utf-8")
+
+    def pages_with(self, text: str) -> list[str]:
+        return [page for page in self.pages if text in self.html(page)]
+
+
+def chart_page(site, selecting=False):
+    """A page below home with a chart, one with a choice if asked for; and its spec."""
+    for page in filter(None, site.pages_with('class="chart"')):
+        for address in re.findall(r'data-chart="([^"]+)"', site.html(page)):
+            spec = json.loads((site.folder / address).read_text(encoding="utf-8"))
+            if not selecting or "select" in spec["layout"].get("meta", {}):
+                return page, spec
+    raise AssertionError("no page with such a chart")
+
+
+def enliven(page):
+    """Move, and come to each chart, as a reader does. Returns how many there are."""
+    page.mouse.move(100, 300)
+    page.mouse.move(120, 320)
+    figures = page.locator("figure.chart").all()
+    for figure in figures:
+        figure.scroll_into_view_if_needed()
+        expect(figure).to_have_attribute("data-state", "live")
+    return len(figures)
+
+
+def toggle_to(page, scheme):
+    """Press the reader's own colour button until the page wears the scheme."""
+    for _ in range(3):
+        page.locator("label[for^=__palette]:visible").click()
+        if page.locator("body").get_attribute("data-md-color-scheme") == scheme:
+            return
+    raise AssertionError(f"no {scheme} scheme")
+
+
+def follow(page, address):
+    page.locator(f'.md-sidebar--primary a[href$="{address}"]').first.click()
+    arrive(page, address)
+
+
+def arrive(page, address):
+    """Wait until the page at the address has been swapped in, head and all."""
+    page.wait_for_url(f"**/repo/{address}")
+    canonical = "document.querySelector('link[rel=canonical]').href"
+    page.wait_for_function(f"{canonical} === location.href")
+
+
+def assert_colours(page):
+    """Tick labels of every live chart wear the present scheme's ink."""
+    page.wait_for_function("""() => {
+      const ink = document.createElement("i");
+      ink.style.color = "var(--chart-fg)";
+      document.body.append(ink);
+      const wanted = getComputedStyle(ink).color;
+      ink.remove();
+      const ticks = [...document.querySelectorAll(".chart-live .xtick text")];
+      const colours = ticks.map((tick) => getComputedStyle(tick).fill);
+      return colours.length > 0 && colours.every((colour) => colour === wanted);
+    }""")

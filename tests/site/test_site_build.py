@@ -1,0 +1,212 @@
+"""The build refuses broken pages; what it makes is whole and self-contained."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from urllib.parse import unquote, urljoin, urlsplit
+
+import plotly.offline
+import pytest
+
+from tests.site.harness import REPOSITORY, ROOT, build
+
+VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "source",
+    "wbr",
+}
+PARTS = {"link", "script", "img", "iframe", "source"}
+
+
+class Page(HTMLParser):
+    """A built page: ids, addresses, listings, numbers in and out of charts."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.ids, self.links, self.parts, self.listings = set(), [], [], []
+        self.chart_cells, self.other_text = set(), []
+        self._open, self._cell = [], None
+        self.feed(html)
+
+    def inside(self, name: str) -> bool:
+        return any(name in classes for _, classes in self._open)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        classes = (given.get("class") or "").split()
+        if tag not in VOID:
+            self._open.append((tag, classes))
+        if "id" in given:
+            self.ids.add(given["id"])
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag in PARTS and (address := given.get("href") or given.get("src")):
+            self.parts.append((given.get("rel"), address))
+        if tag == "code" and len(self._open) > 1 and self._open[-2][0] == "pre":
+            self.listings.append(
+                {"first": None, "text": "", "anno": self.inside("anno")}
+            )
+        if "data-linenos" in given and self.listings[-1]["first"] is None:
+            self.listings[-1]["first"] = int(given["data-linenos"])
+        if tag in ("td", "th") and self.inside("chart-table"):
+            self._cell = ""
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th") and self._cell is not None:
+            self.chart_cells.add(self._cell.strip())
+            self._cell = None
+        if tag not in VOID:
+            while self._open and self._open.pop()[0] != tag:
+                pass
+
+    def handle_data(self, data):
+        names = [name for name, _ in self._open]
+        if "code" in names and "pre" in names:
+            self.listings[-1]["text"] += data
+        if self._cell is not None:
+            self._cell += data
+        elif not self.inside("chart-table") and not self.inside("chart-still"):
+            self.other_text.append(data)
+
+
+@pytest.fixture(scope="module")
+def parsed(site):
+    return {page: Page(site.html(page)) for page in site.pages}
+
+
+@pytest.mark.parametrize(
+    "file, text, complaint",
+    [
+        ("about.md", "\n[gone](index.md#no-such-part)\n", "no-such-part"),
+        ("orphan.md", "# Orphan\n", "orphan.md"),
+    ],
+    ids=["dead anchor", "orphan page"],
+)
+def test_strict_build_refuses(tmp_path, file, text, complaint):
+    """A dead anchor and a page outside the navigation each stop a strict build
+    (mkdocs/mkdocs#3842)."""
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs)
+    with (docs / file).open("a", encoding="utf-8") as page:
+        page.write(text)
+    address = "http://127.0.0.1/repo/"
+    result = build(tmp_path / "config", tmp_path / "site", address, docs)
+    assert result.returncode != 0
+    assert complaint in result.stdout + result.stderr
+
+
+def test_links_resolve(site, parsed):
+    """Every link of every built page leads to a file, and a part of it, that exists."""
+    lost = Page((site.folder / "404.html").read_text(encoding="utf-8"))
+    broken = []
+    for page, found in {**parsed, "404.html": lost}.items():
+        here = urljoin(site.url, page)
+        for link in found.links + [address for _, address in found.parts]:
+            target = urlsplit(urljoin(here, link))
+            if f"{target.scheme}://{target.netloc}" != site.origin:
+                continue
+            path = unquote(target.path).removeprefix("/repo/")
+            file = site.folder / path
+            file = file / "index.html" if file.is_dir() else file
+            part = unquote(target.fragment)
+            if not target.path.startswith("/repo/") or not file.is_file():
+                broken.append((page, link))
+            elif part and path in parsed and part not in parsed[path].ids:
+                broken.append((page, link))
+    assert not broken
+
+
+def test_nothing_from_elsewhere(parsed):
+    """No page names a script, style or picture at another address
+    (squidfunk/mkdocs-material#6181, plotly/plotly.js#7899)."""
+    outside = [
+        (page, address)
+        for page, found in parsed.items()
+        for rel, address in found.parts
+        if "//" in address and rel not in ("canonical", "prev", "next")
+    ]
+    assert not outside
+
+
+def test_edit_leads_to_the_template(parsed):
+    """Edit this page opens the template of the page, never the rendered page."""
+    for page, found in parsed.items():
+        path = (page.rstrip("/") or "index") + ".md.j2"
+        wanted = f"{REPOSITORY}/edit/main/generate/templates/{path}"
+        assert [link for link in found.links if "/edit/" in link] == [wanted]
+        assert (ROOT / "generate" / "templates" / path).is_file(), path
+
+
+def test_vendored_plotly_is_the_one_python_writes_for():
+    """The site's one chart library is of the version plotly.py writes for, with its
+    licence (plotly/plotly.py#5045, CarloLepelaars/fh-plotly#2)."""
+    version = plotly.offline.get_plotlyjs_version()
+    vendor = ROOT / "docs" / "assets" / "vendor"
+    name = f"plotly-cartesian-{version}.min.js"
+    assert [file.name for file in vendor.glob("*.js")] == [name]
+    assert f"v{version}" in (vendor / name).read_text(encoding="utf-8")[:200]
+    assert name in (vendor.parent / "js" / "charts.js").read_text(encoding="utf-8")
+    assert "MIT" in (vendor / f"plotly-cartesian-{version}.LICENSE.txt").read_text()
+
+
+def test_search_index_is_prose(site, parsed):
+    """The search index stays small and holds neither chart numbers nor library text
+    (danielfrg/mkdocs-jupyter#123, danielfrg/mkdocs-jupyter#107)."""
+    file = site.folder / "search" / "search_index.json"
+    assert file.stat().st_size <= 300_000
+    text = {}
+    for entry in json.loads(file.read_text(encoding="utf-8"))["docs"]:
+        page = entry["location"].split("#")[0]
+        text[page] = text.get(page, "") + " " + entry["text"]
+    for page, found in parsed.items():
+        elsewhere = set(re.findall(r"\d[\d.]*\d", " ".join(found.other_text)))
+        charted = set(re.findall(r"\d[\d.]{3,}\d", " ".join(found.chart_cells)))
+        assert not (charted - elsewhere) & set(re.findall(r"\d[\d.]*\d", text[page])), (
+            page
+        )
+    assert not re.search(
+        r"scatterlayer|js-plotly|hovertemplate|var\(--", "".join(text.values())
+    )
+
+
+def test_source_pages_show_the_files(parsed):
+    """The blocks of an annotated page are the tested file, whole, without its markers
+    (squidfunk/mkdocs-material#7296, squidfunk/mkdocs-material#3219)."""
+    for name in ("forward", "dx", "dw", "reduce"):
+        file = ROOT / "kernels" / f"{name}.py"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        shown = {}
+        for block in parsed[f"kernels/{name}/"].listings:
+            if not block["anno"]:
+                continue
+            text = block["text"].rstrip("\n").split("\n")
+            for number, line in enumerate(text, block["first"]):
+                assert number not in shown, f"{name}.py:{number} is shown twice"
+                shown[number] = line
+        assert shown == {number: lines[number - 1] for number in shown}
+        hidden = [line for number, line in enumerate(lines, 1) if number not in shown]
+        assert all(re.fullmatch(r"\s*(# \[[a-z0-9-]+\])?", line) for line in hidden), (
+            hidden
+        )
+
+
+def test_numbered_listings_are_quotations(parsed):
+    """Code with line numbers is what some kernel file holds at those lines."""
+    kernels = (ROOT / "kernels").glob("*.py")
+    files = [file.read_text(encoding="utf-8").splitlines() for file in kernels]
+    for page, found in parsed.items():
+        for block in found.listings:
+            if block["first"] is None:
+                continue
+            wanted = block["text"].rstrip("\n").split("\n")
+            at = slice(block["first"] - 1, block["first"] - 1 + len(wanted))
+            assert any(lines[at] == wanted for lines in files), (page, block)

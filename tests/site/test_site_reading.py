@@ -1,0 +1,126 @@
+"""Every page for every reader: phone, paper, assistive technology, copied code."""
+
+import re
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.site.harness import ROOT, chart_page, enliven, toggle_to
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+def test_phone(page, site):
+    """At 360 px no page scrolls sideways, before its charts draw or after
+    (plotly/plotly.js#6609)."""
+    page.set_viewport_size({"width": 360, "height": 740})
+    wide = []
+    for address in site.pages:
+        page.goto(site.url + address)
+        before = page.evaluate("document.scrollingElement.scrollWidth")
+        enliven(page)
+        after = page.evaluate("document.scrollingElement.scrollWidth")
+        if max(before, after) > 360:
+            wide.append((address, before, after))
+    assert not wide
+
+
+AUDIT = """async ([context, options]) =>
+    (await axe.run(context, options)).violations.map((found) =>
+        [location.pathname, found.id, ...found.nodes.map((node) => node.html)])"""
+
+
+def test_axe(page, site):
+    """An audit by WCAG 2.0, 2.1 and 2.2, A and AA, finds nothing on any page, charts
+    drawn, in either scheme, wide or narrow (plotly/plotly.js#6645,
+    vega/vega-lite#6603)."""
+    page.add_init_script(Axe().axe_script)
+    structure = [
+        "html",
+        {"runOnly": WCAG, "rules": {"color-contrast": {"enabled": False}}},
+    ]
+    # Contrast is slow to audit and the same at any width; code has its own test below.
+    colours = [{"exclude": ["pre code"]}, {"runOnly": ["color-contrast"]}]
+    found = []
+    for address in site.pages:
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        page.goto(site.url + address)
+        enliven(page)
+        found += page.evaluate(AUDIT, structure) + page.evaluate(AUDIT, colours)
+        page.emulate_media(color_scheme="dark")
+        expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+        found += page.evaluate(AUDIT, colours)
+        page.set_viewport_size({"width": 360, "height": 740})
+        found += page.evaluate(AUDIT, structure)
+    assert not found, "\n".join(map(str, found))
+
+
+def test_contrast(page, site):
+    """Marks of charts have a contrast of 3:1 with the page, text of charts and of code
+    4.5:1, in both schemes (vega/vega-lite#6603)."""
+    page.goto(site.url)
+    measure = """([names, ground]) => {
+      const paint = document.createElement("canvas").getContext("2d");
+      const style = getComputedStyle(document.body);
+      const light = (name) => {
+        paint.fillStyle = style.getPropertyValue(name);
+        paint.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...paint.getImageData(0, 0, 1, 1).data]
+          .map((c) => c / 255)
+          .map((c) => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
+        return .2126 * r + .7152 * g + .0722 * b + .05;
+      };
+      const ratios = names.map((name) => light(name) / light(ground));
+      return ratios.map((ratio) => Math.max(ratio, 1 / ratio));
+    }"""
+    marks = ["--op-forward", "--op-dx", "--op-dw", "--chart-vendor", "--chart-limit"]
+    css = (ROOT / "docs" / "assets" / "css" / "site.css").read_text(encoding="utf-8")
+    code = sorted(set(re.findall(r"--md-code-hl-[a-z]+-color", css)))
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert min(page.evaluate(measure, [marks, "--md-default-bg-color"])) >= 3
+        assert min(page.evaluate(measure, [["--chart-fg"], "--chart-bg"])) >= 4.5
+        assert min(page.evaluate(measure, [code, "--md-code-bg-color"])) >= 4.5
+
+
+def test_paper(page, site, tmp_path):
+    """On paper, even from dark colours with a live chart, stand the whole still and its
+    table in light colours (plotly/plotly.js#1275)."""
+    address, _ = chart_page(site, selecting=True)
+    page.goto(site.url + address)
+    toggle_to(page, "slate")
+    enliven(page)
+    assert page.pdf(path=tmp_path / "page.pdf", format="A4").startswith(b"%PDF")
+
+    page.set_viewport_size({"width": 673, "height": 986})  # A4 between our margins
+    page.emulate_media(media="print")
+    figure = page.locator("figure.chart").first
+    still = figure.locator(".chart-still svg")
+    expect(still).to_be_visible()
+    expect(figure.locator("table")).to_be_visible()
+    expect(figure.locator(".chart-live")).to_be_hidden()
+    expect(page.locator(".chart-controls").first).to_be_hidden()
+    box = still.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 673 and box["height"] > 150
+    ink = page.locator("article").evaluate("text => getComputedStyle(text).color")
+    assert max(map(int, re.findall(r"\d+", ink))) < 80, ink
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+
+
+def test_copy(browser, site, watch):
+    """What the copy button of an annotated block gives is what the kernel file holds at
+    those lines (squidfunk/mkdocs-material#3219)."""
+    lines = (ROOT / "kernels" / "dw.py").read_text(encoding="utf-8").splitlines()
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = watch(context.new_page())
+    page.goto(site.url + "kernels/dw/")
+    blocks = page.locator(".anno-code pre").all()
+    assert blocks
+    for block in blocks:
+        numbered = block.locator("[data-linenos]").first
+        at = int(numbered.get_attribute("data-linenos")) - 1
+        block.locator("button[data-clipboard-target]").click()
+        copied = page.evaluate("navigator.clipboard.readText()").split("\n")
+        assert copied == lines[at : at + len(copied)]
+    context.close()
