@@ -14,7 +14,7 @@ WITH_BROWSER = CHROMIUM="$$(sh .ci/setup.sh browser)"
 export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
-.PHONY: help serve test record check report render build clean \
+.PHONY: help serve test record check report render picture build clean \
 	site-environment test-environment record-environment
 
 help: ## List these targets
@@ -50,6 +50,9 @@ report: site-environment ## Compare with the vendor library, from data/
 
 render: test-environment ## Render the pages and the charts' still pictures
 	$(WITH_BROWSER) $(TEST) -m generate render $(ARGS)
+
+picture: test-environment ## Take the picture of the README anew
+	$(WITH_BROWSER) TAKE_PICTURE=1 $(TEST) -m pytest tests/site -k picture
 
 build: site-environment ## Render and build the site into site/
 	$(SITE) -m generate render

@@ -5,6 +5,8 @@ import shutil
 import sys
 from importlib import metadata, util
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
 
 def examine() -> list[tuple[str, bool, str]]:
     """(what, there or not, detail) for everything that a command may need."""
@@ -14,24 +16,17 @@ def examine() -> list[tuple[str, bool, str]]:
         _pair(),
         _gpu(),
         _package("pynvml", "clocks and throttle reasons in a recording"),
-        _program(("ncu",), "hardware counters in a recording"),
+        _found("ncu, for hardware counters in a recording", shutil.which("ncu")),
         _package("kaleido", "drawing the charts' still pictures"),
-        _program(CHROMIUM, "still pictures and browser tests"),
+        _found("chromium, for still pictures and browser tests", chromium()),
     ]
 
 
-CHROMIUM = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
-
-
 def chromium() -> str | None:
-    """Path of a Chromium: the CHROMIUM variable, or one on the PATH."""
+    """Path of a Chromium: named by CHROMIUM, or else one on the PATH."""
     named = os.environ.get("CHROMIUM")
-    return named or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    found = (shutil.which(name) for name in ([named] if named else CHROMIUM))
+    return next(filter(None, found), None)
 
 
 def _python() -> tuple[str, bool, str]:
@@ -44,9 +39,8 @@ def _package(name: str, use: str) -> tuple[str, bool, str]:
     return f"{name}, for {use}", there, "installed" if there else "not installed"
 
 
-def _program(names: tuple[str, ...], use: str) -> tuple[str, bool, str]:
-    path = next(filter(None, map(shutil.which, names)), None)
-    return f"{names[0]}, for {use}", path is not None, path or "not on the PATH"
+def _found(what: str, path: str | None) -> tuple[str, bool, str]:
+    return what, path is not None, path or "not on the PATH"
 
 
 def _pair() -> tuple[str, bool, str]:

@@ -43,7 +43,11 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
         if recording is chosen:
             svgs, stale = _stills(root, measured, drawn, check, stills)
             folder = _folder(measured)
-            wanted |= {f"{folder}/{name}.svg": svg for name, svg in svgs.items()}
+            wanted |= {
+                f"{folder}/{name}-{size}.svg": svg
+                for name, both in svgs.items()
+                for size, svg in both.items()
+            }
             pages = Pages(
                 root=root,
                 measured=measured,
@@ -55,7 +59,8 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
             wanted |= pages.render()
     changed = synchronise(root, wanted, check)
     if check:
-        names = (f"{_folder(Measurements(chosen))}/{name}.svg" for name in stale)
+        folder = _folder(Measurements(chosen))
+        names = (f"{folder}/{n}-{size}.svg" for n in stale for size in pictures.SIZES)
         changed = sorted({*changed, *names})
     return changed
 
@@ -100,15 +105,18 @@ def _facts_json(measured: Measurements, numbers: Facts) -> str:
 
 def _stills(
     root: Path, measured: Measurements, drawn: Charts, check: bool, wanted: bool | None
-) -> tuple[dict[str, str], list[str]]:
+) -> tuple[dict[str, pictures.Stills], list[str]]:
     """The pictures on disk or drawn anew, and the names of those not current."""
     present = [chart for chart in drawn.values() if isinstance(chart, Chart)]
     svgs, stale = {}, []
     for chart in present:
-        file = root / _folder(measured) / f"{chart.name}.svg"
-        if file.is_file():
-            svgs[chart.name] = file.read_text(encoding="utf-8")
-        if pictures.stamp(svgs.get(chart.name, "")) != chart.digest:
+        both = svgs[chart.name] = {}
+        for size in pictures.SIZES:
+            file = root / _folder(measured) / f"{chart.name}-{size}.svg"
+            if file.is_file():
+                both[size] = file.read_text(encoding="utf-8")
+        stamps = [pictures.stamp(both.get(size, "")) for size in pictures.SIZES]
+        if set(stamps) != {chart.digest}:
             stale.append(chart.name)
     if not stale or check:
         return svgs, stale

@@ -12,6 +12,7 @@ from generate.render.charts import Chart
 from generate.render.errors import RenderError
 from generate.render.facts import LESSON, Fact, Facts
 from generate.render.measured import Measurements, Missing
+from generate.render.stills import Stills
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
@@ -26,8 +27,8 @@ RENDERED = re.compile(
 class Pages:
     """Renders every template with one recording's numbers.
 
-    folder: where its chart files stand, relative to docs/. stills: the SVG of
-    each chart that has one.
+    folder: where its chart files stand, relative to docs/. stills: the SVGs of
+    each chart that has them.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Pages:
         measured: Measurements,
         facts: Facts,
         charts: dict[str, Chart | Missing],
-        stills: dict[str, str],
+        stills: dict[str, Stills],
         folder: str,
     ):
         self.root = root
@@ -146,7 +147,7 @@ class Page:
         return self._use(
             "partials/chart.html.j2",
             chart=chart,
-            still=pages.stills.get(name),
+            stills=pages.stills.get(name),
             folder=pages.folder,
             up=self._up(),
             recording=pages.measured.recording.name,

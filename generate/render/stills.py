@@ -3,11 +3,13 @@
 Plotly draws them in Chromium, through kaleido. They are committed, because
 fonts differ between machines, and each is stamped with the digest of its
 figure, so that an old picture is never shown.
+
+There are two of each chart: for a column as narrow as a phone's, and for a wide
+one. The style sheet shows the one that fits.
 """
 
 import os
 import re
-import shutil
 import tempfile
 from html import escape
 from importlib.util import find_spec
@@ -15,12 +17,15 @@ from pathlib import Path
 
 import plotly.io
 
+from generate.doctor import chromium
 from generate.render import palette
 from generate.render.charts import Chart
 
-# On a phone the picture shrinks to 328 of its 400 px, and its letters to 12.
-WIDTH, FONT_SIZE = 400, 15
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Width and letters of each picture, in px. On a phone the narrow one shrinks to
+# 328 of its 400 px, and its letters to 12.
+SIZES = {"narrow": (400, 15), "wide": (720, 14)}
+# The pictures of one chart, by the names of SIZES.
+Stills = dict[str, str]
 STAMP = re.compile(r'<svg [^>]*\bdata-digest="([0-9a-f]+)"')
 # Plotly's ids hold six random hexadecimal digits, the same in all of a picture.
 RANDOM = re.compile(r'id="defs-([0-9a-f]{6})"')
@@ -32,36 +37,31 @@ def stamp(svg: str) -> str | None:
     return found and found[1]
 
 
-def browser() -> str | None:
-    """Path of a Chromium, from CHROMIUM or PATH."""
-    named = os.environ.get("CHROMIUM")
-    found = (shutil.which(name) for name in ([named] if named else BROWSERS))
-    return next(filter(None, found), None)
-
-
 def possible() -> bool:
     """Whether pictures can be drawn on this machine."""
-    return find_spec("kaleido") is not None and browser() is not None
+    return find_spec("kaleido") is not None and chromium() is not None
 
 
-def draw(charts: list[Chart]) -> dict[str, str]:
-    """The SVG of each chart, by its name."""
-    os.environ["BROWSER_PATH"] = browser()
+def draw(charts: list[Chart]) -> dict[str, Stills]:
+    """The SVGs of each chart, by its name."""
+    os.environ["BROWSER_PATH"] = chromium()
+    found = {chart.name: {} for chart in charts}
     with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / f"{chart.name}.svg" for chart in charts]
-        plotly.io.write_images(
-            fig=[_figure(chart) for chart in charts],
-            file=files,
-            width=WIDTH,
-            height=[chart.height for chart in charts],
-        )
-        return {
-            chart.name: _clean(file.read_text(encoding="utf-8"), chart)
-            for chart, file in zip(charts, files, strict=True)
-        }
+        for size, (width, letters) in SIZES.items():
+            files = [Path(folder) / f"{chart.name}-{size}.svg" for chart in charts]
+            plotly.io.write_images(
+                fig=[_figure(chart, letters) for chart in charts],
+                file=files,
+                width=width,
+                height=[chart.height for chart in charts],
+            )
+            for chart, file in zip(charts, files, strict=True):
+                svg = file.read_text(encoding="utf-8")
+                found[chart.name][size] = _clean(svg, chart, size)
+    return found
 
 
-def _figure(chart: Chart) -> dict:
+def _figure(chart: Chart, letters: int) -> dict:
     """The figure as first seen: its selected group alone."""
     plain = chart.figure.to_plotly_json()
     layout = plain["layout"]
@@ -71,16 +71,17 @@ def _figure(chart: Chart) -> dict:
         for number, trace in enumerate(plain["data"])
         if trace.get("meta", {}).get("group", chosen) == chosen
     ]
-    font = {**layout["font"], "size": FONT_SIZE, "family": "system-ui, sans-serif"}
+    font = {**layout["font"], "size": letters, "family": "system-ui, sans-serif"}
     return {"data": shown, "layout": {**layout, "font": font}}
 
 
-def _clean(svg: str, chart: Chart) -> str:
+def _clean(svg: str, chart: Chart, size: str) -> str:
     """Colours by variables, the same bytes on every run, a name and a stamp."""
     for random in RANDOM.findall(svg):
-        svg = svg.replace(random, f"-{chart.name}-")
-    size = f'viewBox="0 0 {WIDTH} {chart.height}" preserveAspectRatio="xMinYMin meet"'
-    name = f'role="img" aria-label="{escape(chart.title)}"'
-    root = f'<svg data-digest="{chart.digest}" {name} {size}'
+        svg = svg.replace(random, f"-{chart.name}-{size}-")
+    width, _ = SIZES[size]
+    box = f'viewBox="0 0 {width} {chart.height}" preserveAspectRatio="xMinYMin meet"'
+    name = f'class="still-{size}" role="img" aria-label="{escape(chart.title)}"'
+    root = f'<svg data-digest="{chart.digest}" {name} {box}'
     svg = re.sub(r"^<svg [^>]*>", f'{root} xmlns="http://www.w3.org/2000/svg">', svg)
     return palette.with_variables(svg) + "\n"

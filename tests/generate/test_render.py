@@ -342,7 +342,10 @@ def fake_stills(monkeypatch):
     """Pictures without a browser: a stamp and nothing else."""
 
     def draw(given):
-        return {c.name: f'<svg data-digest="{c.digest}"><g/></svg>\n' for c in given}
+        svg = '<svg data-digest="{}"><g/></svg>\n'
+        return {
+            c.name: dict.fromkeys(stills.SIZES, svg.format(c.digest)) for c in given
+        }
 
     monkeypatch.setattr(stills, "possible", lambda: True)
     monkeypatch.setattr(stills, "draw", draw)
@@ -370,7 +373,7 @@ def test_a_current_still_is_embedded(site, fake_stills):
     site.render(stills=None)
     page = (site.root / "docs/page.md").read_text("utf-8")
     (digest,) = re.findall(r'<figure [^>]*data-digest="(\w+)"', page)
-    assert f'<svg data-digest="{digest}">' in page
+    assert page.count(f'<svg data-digest="{digest}">') == len(stills.SIZES)
 
 
 def test_an_old_still_is_never_shown(site, fake_stills, maker, capsys):
@@ -392,7 +395,8 @@ def test_an_old_still_is_never_shown(site, fake_stills, maker, capsys):
     assert "The chart needs JavaScript; the table below holds the same" in page
     assert capsys.readouterr().err.count("breakdown") == 1
     stale = site.render(check=True)
-    assert stale == ["docs/assets/rendered/test-gpu/2026-01-31/breakdown.svg"]
+    folder = "docs/assets/rendered/test-gpu/2026-01-31"
+    assert stale == [f"{folder}/breakdown-{size}.svg" for size in stills.SIZES]
 
 
 @pytest.fixture(scope="module")
@@ -410,21 +414,22 @@ def test_stills_are_stamped_named_and_repeatable(drawn):
     assert first == second
     ids = []
     for chart in present:
-        svg = first[chart.name]
-        assert stills.stamp(svg) == chart.digest
-        assert 'role="img"' in svg and f'aria-label="{chart.title}"' in svg
-        assert "var(--op-dw)" in svg and "rgb(9, 9" not in svg
-        assert not re.search(r"rgb\(255, 255, 255\)|: white\b", svg)
-        ids += re.findall(r'\bid="([^"]+)"', svg)
+        for svg in first[chart.name].values():
+            assert stills.stamp(svg) == chart.digest
+            assert 'role="img"' in svg and f'aria-label="{chart.title}"' in svg
+            assert "var(--op-dw)" in svg and "rgb(9, 9" not in svg
+            assert not re.search(r"rgb\(255, 255, 255\)|: white\b", svg)
+            ids += re.findall(r'\bid="([^"]+)"', svg)
     assert len(ids) == len(set(ids))
 
 
 @needs_browser
 def test_letters_of_stills_are_legible_on_a_phone(drawn):
     """At 360 px the picture is 328 wide; no letter is smaller than 12 px there."""
-    for svg in drawn[1].values():
-        sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
-        assert min(sizes) * 328 / stills.WIDTH >= 12
+    width, _ = stills.SIZES["narrow"]
+    for both in drawn[1].values():
+        found = re.findall(r"font-size: ([\d.]+)px", both["narrow"])
+        assert min(map(float, found)) * 328 / width >= 12
 
 
 def test_rendering_needs_no_torch(site):

@@ -122,8 +122,8 @@ def follow(page, address):
 def arrive(page, address):
     """Wait until the page at the address has been swapped in, head and all."""
     page.wait_for_url(f"**/repo/{address}")
-    canonical = "document.querySelector('link[rel=canonical]').href"
-    page.wait_for_function(f"{canonical} === location.href")
+    # Not wait_for_function: it evaluates strings, which a content policy forbids.
+    expect(page.locator("link[rel=canonical]")).to_have_attribute("href", page.url)
 
 
 def assert_colours(page):

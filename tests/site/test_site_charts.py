@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.site.harness import (
     LIVE,
+    ROOT,
     arrive,
     assert_colours,
     chart_page,
@@ -96,7 +98,7 @@ def test_nothing_loads_before_a_reader_moves(page, site):
     page.wait_for_load_state("networkidle")
     lazy = [url for url in asked if "plotly" in url or "/rendered/" in url]
     assert not lazy
-    expect(page.locator(".chart-still svg").first).to_be_visible()
+    expect(page.locator(".chart-still svg:visible").first).to_be_visible()
     enliven(page)
     assert sum("plotly" in url for url in asked) == 1
 
@@ -262,7 +264,7 @@ def test_still_stays_when_a_chart_cannot_load(page, site, problems, missing):
     page.mouse.move(120, 320)
     expect(figure).to_have_attribute("data-state", "failed")
     expect(figure.locator(".chart-says")).to_contain_text("could not be loaded")
-    expect(figure.locator(".chart-still svg")).to_be_visible()
+    expect(figure.locator(".chart-still svg:visible")).to_be_visible()
     figure.locator("summary").click()
     expect(figure.locator("table")).to_be_visible()
     problems.clear()
@@ -275,8 +277,27 @@ def test_no_script(browser, site, watch):
     for address in site.pages_with('class="chart"'):
         page.goto(site.url + address)
         for figure in page.locator("figure.chart").all():
-            expect(figure.locator(".chart-still svg")).to_be_visible()
-            assert figure.locator(".chart-still svg").bounding_box()["height"] > 150
+            expect(figure.locator(".chart-still svg:visible")).to_be_visible()
+            assert (
+                figure.locator(".chart-still svg:visible").bounding_box()["height"]
+                > 150
+            )
             figure.locator("summary").click()
             expect(figure.locator("table")).to_be_visible()
     context.close()
+
+
+def test_the_picture_of_the_readme(page, site):
+    """README shows the chart of the recording that the pages show; `make picture`
+    takes it anew after another was recorded."""
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.goto(site.url)
+    enliven(page)
+    figure = page.locator("#chart-splits")
+    recording = re.search(r"recording (\S+)", figure.inner_text())[1]
+    file = f"docs/assets/images/splits-{recording.replace('/', '-')}.png"
+    if os.environ.get("TAKE_PICTURE"):
+        figure.evaluate("figure => { figure.style.padding = '16px' }")
+        figure.screenshot(path=ROOT / file)
+    assert f"]({file})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (ROOT / file).is_file()

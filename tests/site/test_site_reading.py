@@ -96,7 +96,7 @@ def test_paper(page, site, tmp_path):
     page.set_viewport_size({"width": 673, "height": 986})  # A4 between our margins
     page.emulate_media(media="print")
     figure = page.locator("figure.chart").first
-    still = figure.locator(".chart-still svg")
+    still = figure.locator(".chart-still svg:visible")
     expect(still).to_be_visible()
     expect(figure.locator("table")).to_be_visible()
     expect(figure.locator(".chart-live")).to_be_hidden()

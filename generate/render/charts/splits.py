@@ -1,5 +1,7 @@
 """Chart "splits": time of dW against the split factor, one shape at a time."""
 
+import math
+
 import plotly.graph_objects as go
 
 from generate.render import palette
@@ -46,7 +48,8 @@ def build(measured: Measurements) -> Chart | Missing:
     shapes = [s for s in measured.split_shapes if measured.splits(s)]
     if not shapes:
         return measured.best_split(STARVED)
-    factors = [str(split_t) for split_t in measured.split_factors]
+    # Doubling is the natural step, so its powers alone have ticks.
+    powers = [2**n for n in range(max(measured.split_factors).bit_length())]
     rows, traces, describe = [], [], {}
     for shape in shapes:
         found = _rows(measured, shape)
@@ -67,11 +70,12 @@ def build(measured: Measurements) -> Chart | Missing:
             traces,
             meta=select(labels, chosen, describe),
             xaxis={
-                "type": "category",
-                "categoryorder": "array",
-                "categoryarray": factors,
-                "range": [-0.5, len(factors) - 0.5],
-                "title": {"text": "split factor, programs a tile"},
+                "type": "log",
+                "tickvals": powers,
+                "range": [
+                    rounded(math.log10(end)) for end in (0.85, 1.18 * powers[-1])
+                ],
+                "title": {"text": "split factor, programs a tile (log scale)"},
             },
             yaxis={"rangemode": "tozero", "title": {"text": "time, ms"}},
         ),
@@ -123,7 +127,7 @@ def _line(reduction: str, rows: list[Row], group: dict) -> go.Scatter:
         name=name,
         meta=group,
         mode="markers" if reduction == "none" else "lines+markers",
-        x=[str(row["split_t"]) for row in rows],
+        x=[row["split_t"] for row in rows],
         y=[row["time_ms"] for row in rows],
         error_y={
             "type": "data",
@@ -146,7 +150,7 @@ def _star(row: Row, group: dict) -> go.Scatter:
         name="best",
         meta=group,
         mode="markers",
-        x=[str(row["split_t"])],
+        x=[row["split_t"]],
         y=[row["time_ms"]],
         marker={
             "symbol": "star",
@@ -166,7 +170,7 @@ def _planned(row: Row, top: float, split_t: int, group: dict) -> go.Scatter:
         name="planned",
         meta=group,
         mode="lines",
-        x=[str(row["split_t"])] * 2,
+        x=[row["split_t"]] * 2,
         y=[0, rounded(1.05 * top)],
         line={"color": palette.LIMIT, "width": 2, "dash": "dash"},
         hoverinfo="text",
