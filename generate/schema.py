@@ -312,9 +312,21 @@ class Ceilings(Section):
     flops_reason: Text | None
 
     @property
+    def measured(self) -> bool:
+        """Whether both a copy and a product ran, so that there are ceilings."""
+        products = any(point.samples_ms for point in self.points)
+        return products and self.copy_.samples_ms is not None
+
+    @property
     def gemm_tflops(self) -> float:
-        """The fastest of the vendor's products."""
-        return max(point.tflops for point in self.points)
+        """The fastest of the vendor's products, by its median."""
+        return max(p.tflops for p in self.points if p.samples_ms)
+
+    @property
+    def gemm_peak_tflops(self) -> float:
+        """The fastest single run of any of them."""
+        ran = [p for p in self.points if p.samples_ms]
+        return max(p.flops / min(p.samples_ms) / 1e9 for p in ran)
 
     def peak_tflops(self, gpu: Gpu) -> float | None:
         """SMs × highest clock × FLOPs a clock and SM."""

@@ -18,7 +18,7 @@ from kernels.plan import Device, Plan, plan
 HARNESS_VERSION = 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Context:
     """One device, its timer, and the shapes that were asked for."""
 

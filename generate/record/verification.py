@@ -1,9 +1,12 @@
 """Section `verification`: the GPU tests, run on the device that is recorded."""
 
+import functools
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -17,8 +20,16 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 400
 
 
+@functools.cache
 def steps(context: Context) -> int:
-    return 1
+    """How many tests there are."""
+    ran = subprocess.run(
+        [*_pytest("--collect-only"), "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return max(1, ran.stdout.count("::"))
 
 
 def record(context: Context) -> Verification:
@@ -27,36 +38,44 @@ def record(context: Context) -> Verification:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         begin = time.perf_counter()
-        ran = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-m",
-                "gpu",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-            ]
-            + [f"--junitxml={report}", str(ROOT / "tests" / "kernels")],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": _visible(context)},
-        )
+        said = _run(_pytest("-v", f"--junitxml={report}"), context)
         duration = time.perf_counter() - begin
         if not report.is_file():
-            words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
-            raise RuntimeError(f"pytest wrote no report, it said: {words[-1]}")
+            raise RuntimeError(f"pytest wrote no report, it said: {said}")
         points = outcomes(report)
-    context.advance()
     return Verification(
         section="verification",
         **context.header,
         points=points,
         duration_s=round(duration, 1),
     )
+
+
+def _pytest(*options: str) -> list[str]:
+    program = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider"]
+    return [*program, *options, str(ROOT / "tests" / "kernels")]
+
+
+def _run(command: list[str], context: Context) -> str:
+    """Run pytest, a step for every test it names; the last line it said."""
+    said = "nothing"
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": _visible(context)},
+    ) as process:
+        # A test that hangs must not hang the recording.
+        watchdog = threading.Timer(TIMEOUT_S, process.kill)
+        watchdog.start()
+        for line in process.stdout:
+            said = line.strip() or said
+            if re.search(r"::.* (PASSED|FAILED|ERROR|SKIPPED)\b", line):
+                context.advance()
+        watchdog.cancel()
+    return said
 
 
 def outcomes(report: Path) -> tuple[TestOutcome, ...]:

@@ -155,3 +155,20 @@ def test_a_copy_under_another_name_is_seen(recording: Recording):
 def test_an_empty_folder_is_no_success(tmp_path):
     """Nothing to check is said, not passed."""
     assert check(tmp_path) == [f"{tmp_path}: holds no recording"]
+
+
+def test_a_skipped_product_leaves_ceilings(recording: Recording):
+    """A card that cannot run one of the vendor's products still has ceilings; one
+    that ran none has none."""
+
+    def skip(raw):
+        raw["points"].append(dict(raw["points"][0], K=8191))
+        raw["points"][0].update(
+            samples_ms=None, state=None, skipped_reason="out of memory"
+        )
+
+    change(recording, "ceilings", skip)
+    assert faults(recording) == []
+    change(recording, "ceilings", lambda raw: raw["points"].pop())
+    (fault,) = faults(recording)
+    assert "ceilings.json: points" in fault
