@@ -28,20 +28,9 @@ from kernels.plan import (
     shared_memory_bytes,
 )
 from tests.kernels.contract import fp32_precision
+from tests.kernels.test_plan import H200
 
-# An H200, and what a program of each target may take of shared memory.
-H200 = Device(
-    capability="9.0",
-    sm_count=132,
-    warp_size=32,
-    max_warps_per_sm=64,
-    max_programs_per_sm=32,
-    registers_per_sm=65536,
-    registers_per_program=65536,
-    shared_memory_per_sm_bytes=228 * 1024,
-    shared_memory_per_program_bytes=227 * 1024,
-    reserved_shared_memory_per_program_bytes=1024,
-)
+# What a program of each target may take of shared memory.
 SHARED_MEMORY_KIB = {"sm_80": 163, "sm_90": 227, "sm_100": 227, "gfx942": 64}
 CUDA_TARGETS = ("sm_80", "sm_90", "sm_100")
 T, K, N = 8192, 1024, 1024
