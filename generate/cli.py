@@ -40,7 +40,7 @@ def record(
 ) -> None:
     """Run the kernels on a GPU and write a recording under data/."""
     from generate.check import check as find_faults
-    from generate.record import CannotRecord
+    from generate.record import CannotRecord, Interrupted
     from generate.record import record as make
 
     try:
@@ -52,7 +52,7 @@ def record(
             device_index=device,
             console=console,
         )
-    except (CannotRecord, ValueError) as error:
+    except (CannotRecord, Interrupted, ValueError) as error:
         raise _stop(str(error)) from None
     console.print(f"recorded {folder}", soft_wrap=True, highlight=False)
     if faults := find_faults(root / "data"):

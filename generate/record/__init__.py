@@ -28,6 +28,16 @@ class CannotRecord(Exception):
     """Recording cannot begin; says why in one sentence. Nothing was written."""
 
 
+class Interrupted(Exception):
+    """A section could not be recorded; says which and why. The others are kept."""
+
+
+def sentence(error: Exception) -> str:
+    """An exception in one line, as a recorded reason."""
+    lines = str(error).strip().splitlines() or ["no reason given"]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
 def slug(name: str) -> str:
     """A folder name for a GPU name; distinct names never share one.
 
@@ -55,7 +65,8 @@ def record(
     only_sections: record these and `environment`, in order. only_shapes: instead
     of a section's own. resume: go on with the newest recording of this GPU and
     software, of these kernels, instead of beginning one.
-    CannotRecord, in one sentence, before anything is written.
+    CannotRecord, in one sentence, before anything is written; Interrupted when a
+    section fails.
     """
     console = console or Console()
     unknown = [name for name in only_sections if name not in SECTIONS]
@@ -87,7 +98,14 @@ def record(
                 progress.advance(whole)
 
             context.advance = advance
-            write_section(folder / f"{name}.json", module.record(context))
+            try:
+                section = module.record(context)
+            except Exception as error:
+                raise Interrupted(
+                    f"section {name} could not be recorded, {sentence(error)}; "
+                    "what came before it is kept, --resume goes on from there"
+                ) from error
+            write_section(folder / f"{name}.json", section)
     return folder
 
 

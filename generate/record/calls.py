@@ -1,16 +1,20 @@
 """What is timed: operands, the calls of each implementation, their error."""
 
+import functools
+from collections.abc import Hashable
+
 import torch
 
-from generate.record.timing import Call
-from generate.schema import Configuration
+from generate.record import sentence
+from generate.record.timing import SAMPLES, Call, Timer, attempt
+from generate.schema import Configuration, DeviceState
 from generate.shapes import Shape
 from kernels import matmul, matmul_dw, matmul_dx
 from kernels.plan import Plan
 
 DTYPE = torch.bfloat16
 DTYPE_NAME = "bfloat16"
-INPUT_DISTRIBUTION = "normal, mean 0, standard deviation 1, seed 0"
+INPUT_DISTRIBUTION = "normal, mean 0, standard deviation 1, seeds 0 to 3"
 ERROR_ROWS = 256
 
 GEMM_CALLS = (
@@ -22,42 +26,62 @@ GEMM_CALLS = (
 
 
 class Operands:
-    """Random X, W, dY of one shape, and a gradient to accumulate into."""
+    """Random X, W, dY of one shape, and a gradient to accumulate into.
+
+    Each is made when it is first used, so that one that does not fit the device
+    fails the calls that need it and no others.
+    """
 
     def __init__(self, shape: Shape, device: torch.device):
-        t, k, n = shape
-        generator = torch.Generator(device=device).manual_seed(0)
+        self._shape = dict(zip("TKN", shape, strict=True))
+        self._device = device
 
-        def normal(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
-            return torch.empty(rows, columns, dtype=dtype, device=device).normal_(
-                generator=generator
-            )
+    @functools.cached_property
+    def x(self) -> torch.Tensor:
+        return self._normal("TK", DTYPE, seed=0)
 
-        self.x = normal(t, k, DTYPE)
-        self.w = normal(k, n, DTYPE)
-        self.dy = normal(t, n, DTYPE)
-        self.grad = normal(k, n, torch.float32)
-        for name, tensor in vars(self).items():
-            if not tensor[:, :64].float().std() > 0.5:
-                raise RuntimeError(f"{name} is not random: its values do not spread")
+    @functools.cached_property
+    def w(self) -> torch.Tensor:
+        return self._normal("KN", DTYPE, seed=1)
+
+    @functools.cached_property
+    def dy(self) -> torch.Tensor:
+        return self._normal("TN", DTYPE, seed=2)
+
+    @functools.cached_property
+    def grad(self) -> torch.Tensor:
+        return self._normal("KN", torch.float32, seed=3)
+
+    def _normal(self, axes: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
+        generator = torch.Generator(device=self._device).manual_seed(seed)
+        size = [self._shape[axis] for axis in axes]
+        made = torch.empty(size, dtype=dtype, device=self._device)
+        made.normal_(generator=generator)
+        few = made.numel() < 1024
+        if not few and not made[:, :64].float().std() > 0.5:
+            raise RuntimeError(f"[{', '.join(axes)}] is not random, it does not spread")
+        return made
 
     def call(self, op: str, mode: str, implementation: str) -> Call:
         """A function of no argument that runs one whole operation."""
-        x, w, dy, grad = self.x, self.w, self.dy, self.grad
         return {
-            ("forward", "overwrite", "vendor"): lambda: torch.mm(x, w),
-            ("forward", "overwrite", "lesson"): lambda: matmul(x, w),
-            ("dx", "overwrite", "vendor"): lambda: torch.mm(dy, w.T),
-            ("dx", "overwrite", "lesson"): lambda: matmul_dx(dy, w),
+            ("forward", "overwrite", "vendor"): lambda: torch.mm(self.x, self.w),
+            ("forward", "overwrite", "lesson"): lambda: matmul(self.x, self.w),
+            ("dx", "overwrite", "vendor"): lambda: torch.mm(self.dy, self.w.T),
+            ("dx", "overwrite", "lesson"): lambda: matmul_dx(self.dy, self.w),
             ("dw", "overwrite", "vendor"): lambda: torch.mm(
-                x.T, dy, out_dtype=torch.float32
+                self.x.T, self.dy, out_dtype=torch.float32
             ),
-            ("dw", "overwrite", "lesson"): lambda: matmul_dw(x, dy),
+            ("dw", "overwrite", "lesson"): lambda: matmul_dw(self.x, self.dy),
             ("dw", "accumulate", "vendor"): lambda: torch.addmm(
-                grad, x.T, dy, out_dtype=torch.float32, out=grad
+                self.grad,
+                self.x.T,
+                self.dy,
+                out_dtype=torch.float32,
+                out=self.grad,
             ),
             ("dw", "accumulate", "lesson"): lambda: matmul_dw(
-                x, dy, out=grad, mode="accumulate"
+                self.x, self.dy, out=self.grad, mode="accumulate"
             ),
         }[op, mode, implementation]
 
@@ -67,11 +91,12 @@ class Operands:
 
     def reference(self, op: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Checked rows of the output of `op`, and their values in fp64."""
-        a, b = {
-            "forward": (self.x, self.w),
-            "dx": (self.dy, self.w.T),
-            "dw": (self.x.T, self.dy),
-        }[op]
+        if op == "forward":
+            a, b = self.x, self.w
+        elif op == "dx":
+            a, b = self.dy, self.w.T
+        else:
+            a, b = self.x.T, self.dy
         rows = torch.linspace(
             0, a.shape[0] - 1, min(ERROR_ROWS, a.shape[0]), device=a.device
         ).long()
@@ -86,6 +111,54 @@ class Operands:
             exact = exact + self.grad[rows].double()
         difference = call()[rows].double() - exact
         return float(f"{(difference.norm() / exact.norm()).item():.4g}")
+
+
+class Outcomes:
+    """What comparing some calls gave: samples, error or reason of each.
+
+    refused: reasons why some are not to be tried at all.
+    """
+
+    def __init__(
+        self,
+        timer: Timer,
+        operands: Operands,
+        op: str,
+        mode: str,
+        calls: dict[Hashable, Call],
+        *,
+        samples: int = SAMPLES,
+        refused: dict[Hashable, str] | None = None,
+    ):
+        refused = refused or {}
+        self._reasons = {
+            key: refused.get(key) or attempt(call) for key, call in calls.items()
+        }
+        able = {key: call for key, call in calls.items() if not self._reasons[key]}
+        self._errors: dict[Hashable, float] = {}
+        self._times: dict[Hashable, tuple[float, ...]] = {}
+        self._state: DeviceState | None = None
+        if not able:
+            return
+        try:
+            rows, exact = operands.reference(op)
+            for key, call in able.items():
+                self._errors[key] = operands.error(call, rows, exact, mode)
+            del rows, exact
+            self._times, self._state = timer.compare(able, samples)
+        except Exception as error:  # As of a single call: a recorded skip.
+            torch.cuda.empty_cache()
+            self._errors, self._times = {}, {}
+            self._reasons |= dict.fromkeys(able, sentence(error))
+
+    def fields(self, key: Hashable) -> dict:
+        """The fields of a timed point."""
+        return {
+            "error": self._errors.get(key),
+            "samples_ms": self._times.get(key),
+            "state": self._state if key in self._times else None,
+            "skipped_reason": self._reasons[key],
+        }
 
 
 def configuration(plan: Plan) -> Configuration:

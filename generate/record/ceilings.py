@@ -2,9 +2,9 @@
 
 import torch
 
+from generate.record import sentence
 from generate.record.calls import DTYPE, DTYPE_NAME
 from generate.record.context import Context
-from generate.record.timing import attempt
 from generate.schema import Ceilings, Copy, VendorGemm
 from generate.shapes import WORKED
 
@@ -67,12 +67,14 @@ def _copy(context: Context) -> Copy:
 
 
 def _gemm(context: Context, t: int, k: int, n: int) -> VendorGemm:
-    a = torch.empty(t, k, dtype=DTYPE, device=context.device).normal_()
-    b = torch.empty(k, n, dtype=DTYPE, device=context.device).normal_()
-    reason = attempt(lambda: torch.mm(a, b))
-    times, state = {"gemm": None}, None
-    if reason is None:
+    times, state, reason = {"gemm": None}, None, None
+    try:
+        a = torch.empty(t, k, dtype=DTYPE, device=context.device).normal_()
+        b = torch.empty(k, n, dtype=DTYPE, device=context.device).normal_()
         times, state = context.timer.compare({"gemm": lambda: torch.mm(a, b)})
+    except Exception as error:  # A product too large for the device is a skip.
+        torch.cuda.empty_cache()
+        reason = sentence(error)
     context.advance()
     return VendorGemm(
         T=t,

@@ -1,8 +1,13 @@
 """Section `gemms`: forward, dX and dW of every implementation, in turns."""
 
-from generate.record.calls import DTYPE_NAME, GEMM_CALLS, Operands, configuration
+from generate.record.calls import (
+    DTYPE_NAME,
+    GEMM_CALLS,
+    Operands,
+    Outcomes,
+    configuration,
+)
 from generate.record.context import Context
-from generate.record.timing import attempt
 from generate.schema import GemmPoint, Gemms
 from generate.shapes import GEMM_SHAPES, Shape
 
@@ -27,16 +32,7 @@ def _compare(
     context: Context, shape: Shape, operands: Operands, op: str, mode: str
 ) -> list[GemmPoint]:
     calls = {name: operands.call(op, mode, name) for name in IMPLEMENTATIONS}
-    reasons = {name: attempt(call) for name, call in calls.items()}
-    able = {name: call for name, call in calls.items() if reasons[name] is None}
-    errors, times, state = {}, {}, None
-    if able:
-        rows, exact = operands.reference(op)
-        errors = {
-            name: operands.error(call, rows, exact, mode) for name, call in able.items()
-        }
-        del rows, exact
-        times, state = context.timer.compare(able)
+    outcomes = Outcomes(context.timer, operands, op, mode, calls)
     t, k, n = shape
     return [
         GemmPoint(
@@ -50,10 +46,7 @@ def _compare(
             configuration=configuration(context.plan(op, shape))
             if name == "lesson"
             else None,
-            error=errors.get(name),
-            samples_ms=times.get(name),
-            state=state,
-            skipped_reason=reasons[name],
+            **outcomes.fields(name),
         )
         for name in IMPLEMENTATIONS
     ]

@@ -1,5 +1,6 @@
 """What NVML tells of a GPU; optional, and every answer may be missing."""
 
+from generate.record import sentence
 from generate.schema import DeviceState
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h).
@@ -28,7 +29,7 @@ class Nvml:
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
             self._nvml = pynvml
         except Exception as error:  # Any fault of an optional library.
-            self.reason = f"NVML is not available: {_sentence(error)}"
+            self.reason = f"NVML is not available: {sentence(error)}"
 
     def ask(self, function: str, *arguments):
         """The answer of `nvml<function>`, or None, noting the reason."""
@@ -37,7 +38,7 @@ class Nvml:
         try:
             return getattr(self._nvml, f"nvml{function}")(self._handle, *arguments)
         except Exception as error:  # MIG slices and old drivers refuse some.
-            self.reason = f"NVML refused {function}: {_sentence(error)}"
+            self.reason = f"NVML refused {function}: {sentence(error)}"
             return None
 
     def clock_mhz(self, kind: str, highest: bool = False) -> int | None:
@@ -63,7 +64,3 @@ class Nvml:
             throttle=None if bits is None else words,
             nvml_reason=self.reason,
         )
-
-
-def _sentence(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

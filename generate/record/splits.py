@@ -2,9 +2,8 @@
 
 import torch
 
-from generate.record.calls import DTYPE_NAME, Operands, configuration
+from generate.record.calls import DTYPE_NAME, Operands, Outcomes, configuration
 from generate.record.context import Context
-from generate.record.timing import attempt
 from generate.schema import SplitPoint, Splits
 from generate.shapes import SPLIT_FACTORS, SPLIT_SHAPES, Shape
 
@@ -49,17 +48,16 @@ def _compare(context: Context, shape: Shape) -> list[SplitPoint]:
     operands = Operands(shape, context.device)
     planned = context.plan("dw", shape).split_t
     calls = {row: operands.split_call(*row) for row in sweep(planned)}
-    reasons = {row: _too_large(shape, *row) or attempt(calls[row]) for row in calls}
-    able = {row: call for row, call in calls.items() if reasons[row] is None}
-    errors, times, state = {}, {}, None
-    if able:
-        rows, exact = operands.reference("dw")
-        errors = {
-            row: operands.error(call, rows, exact, "overwrite")
-            for row, call in able.items()
-        }
-        del rows, exact
-        times, state = context.timer.compare(able, SAMPLES)
+    too_large = {row: _too_large(shape, *row) for row in calls}
+    outcomes = Outcomes(
+        context.timer,
+        operands,
+        "dw",
+        "overwrite",
+        calls,
+        samples=SAMPLES,
+        refused=too_large,
+    )
     t, k, n = shape
     return [
         SplitPoint(
@@ -72,10 +70,7 @@ def _compare(context: Context, shape: Shape) -> list[SplitPoint]:
             configuration=configuration(
                 context.plan("dw", shape, reduction=reduction, split_t=split_t)
             ),
-            error=errors.get((reduction, split_t)),
-            samples_ms=times.get((reduction, split_t)),
-            state=state,
-            skipped_reason=reasons[reduction, split_t],
+            **outcomes.fields((reduction, split_t)),
         )
         for reduction, split_t in calls
     ]

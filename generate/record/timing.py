@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 
+from generate.record import sentence
 from generate.record.nvml import Nvml
 from generate.schema import DeviceState, rounded
 
@@ -92,6 +93,5 @@ def attempt(call: Call) -> str | None:
         torch.cuda.synchronize()
     except Exception as error:  # A failing point is a recorded skip.
         torch.cuda.empty_cache()
-        lines = str(error).strip().splitlines() or [""]
-        return f"{type(error).__name__}: {lines[0]}"
+        return sentence(error)
     return None

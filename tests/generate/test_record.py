@@ -11,7 +11,14 @@ import torch
 
 from generate import record as recorder
 from generate import shapes
-from generate.record import CannotRecord, occupancy, slug, verification
+from generate.record import (
+    CannotRecord,
+    Interrupted,
+    occupancy,
+    slug,
+    verification,
+)
+from generate.record.calls import Outcomes
 from generate.record.nvml import Nvml
 from generate.record.splits import MAX_WORKSPACE_BYTES, _too_large, sweep
 from generate.schema import SECTIONS, Recording
@@ -105,6 +112,7 @@ class Dying:
 
     def __init__(self, maker, monkeypatch):
         self.maker, self.dies, self.made = maker, None, []
+        self.death = KeyboardInterrupt()
         context = SimpleNamespace(
             device=None, kernels_sha256="0" * 64, recorded_on=date(2026, 1, 31)
         )
@@ -118,7 +126,7 @@ class Dying:
 
         def make(context):
             if name == self.dies:
-                raise KeyboardInterrupt
+                raise self.death
             self.made.append(name)
             return self.maker.sections()[name]
 
@@ -138,6 +146,77 @@ def test_a_kill_loses_only_the_section_under_way(tmp_path, maker, monkeypatch):
     assert recorder.record(tmp_path, resume=True) == folder
     assert runs.made == ["splits", "occupancy", "verification"]
     assert set(Recording(folder).sections) == set(SECTIONS)
+
+
+def test_a_failing_section_is_one_sentence(tmp_path, maker, monkeypatch):
+    """A section that cannot be recorded is named with the reason; the others stay."""
+    runs = Dying(maker, monkeypatch)
+    runs.dies = "splits"
+    monkeypatch.setattr(runs, "death", RuntimeError("the device\nfell off the bus"))
+    with pytest.raises(Interrupted, match="^section splits .*the device; what came"):
+        recorder.record(tmp_path)
+    (folder,) = (tmp_path / "data").glob("*/*")
+    assert set(Recording(folder).sections) == {"environment", "ceilings", "gemms"}
+
+
+class StandIn:
+    """A timer and operands without a GPU: three samples of what was called."""
+
+    def __init__(self, fails: str = ""):
+        self.fails = fails
+
+    def reference(self, op):
+        return None, None
+
+    def error(self, call, rows, exact, mode):
+        if self.fails == "error":
+            raise torch.OutOfMemoryError("no memory for fp64")
+        return 1e-3
+
+    def compare(self, calls, samples):
+        if self.fails == "compare":
+            raise RuntimeError("calls cannot be queued in time")
+        return {key: (call(), 2.0, 3.0) for key, call in calls.items()}, None
+
+
+def broken():
+    raise torch.OutOfMemoryError("CUDA out of memory\nand more")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+
+
+def outcomes_of(calls, stand_in, **more):
+    made = Outcomes(stand_in, stand_in, "dw", "overwrite", calls, **more)
+    return {key: made.fields(key) for key in calls}
+
+
+def test_a_failing_call_is_skipped_alone(no_gpu):
+    """One kernel that does not fit the device leaves the others measured
+    (FlashML-org/FreeToken#246)."""
+    found = outcomes_of({"good": lambda: 1.0, "bad": broken}, StandIn())
+    assert found["good"]["samples_ms"] == (1.0, 2.0, 3.0)
+    assert found["good"]["skipped_reason"] is None
+    assert found["bad"]["samples_ms"] is found["bad"]["error"] is None
+    assert found["bad"]["skipped_reason"] == "OutOfMemoryError: CUDA out of memory"
+
+
+@pytest.mark.parametrize("fails", ["error", "compare"])
+def test_what_cannot_be_measured_is_skipped(no_gpu, fails):
+    """No memory for the reference, calls that cannot be queued: a reason, no crash."""
+    found = outcomes_of({"a": lambda: 1.0, "b": lambda: 2.0}, StandIn(fails))
+    for fields in found.values():
+        assert fields["samples_ms"] is fields["error"] is fields["state"] is None
+        assert "no memory" in fields["skipped_reason"] or "queued" in str(fields)
+
+
+def test_what_is_refused_is_never_called(no_gpu):
+    """A workspace over the bound is not even allocated."""
+    found = outcomes_of({"a": broken}, StandIn(), refused={"a": "too large"})
+    assert found["a"]["skipped_reason"] == "too large"
 
 
 def test_a_second_recording_of_a_day_has_its_own_folder(tmp_path, maker, monkeypatch):
