@@ -422,9 +422,8 @@ def read_section(file: Path) -> Section:
     """Read one file of a recording. DataError names the file and the field."""
     text = file.read_text(encoding="utf-8")
     try:
-        raw = json.loads(
-            text, object_pairs_hook=_no_repeated_key, parse_constant=_no_constant
-        )
+        # NaN and infinities pass here: validation refuses them, by field.
+        raw = json.loads(text, object_pairs_hook=_no_repeated_key)
     except ValueError as error:
         raise DataError(f"{file}: {error}") from None
     version = raw.get("schema_version") if isinstance(raw, dict) else None
@@ -486,10 +485,6 @@ def _no_repeated_key(pairs: list[tuple]) -> dict:
         if times > 1:
             raise ValueError(f"{key}: stands {times} times in one object")
     return dict(pairs)
-
-
-def _no_constant(name: str):
-    raise ValueError(f"{name} is not JSON: a number must be finite")
 
 
 def _where(error: dict) -> str:
