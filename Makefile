@@ -14,7 +14,7 @@ WITH_BROWSER = CHROMIUM="$$(sh .ci/setup.sh browser)"
 export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
-.PHONY: help serve test record check report render picture build clean \
+.PHONY: help serve test record check report render picture audit build clean \
 	site-environment test-environment record-environment
 
 help: ## List these targets
@@ -54,12 +54,15 @@ render: test-environment ## Render the pages and the charts' still pictures
 picture: test-environment ## Take the picture of the README anew
 	$(WITH_BROWSER) TAKE_PICTURE=1 $(TEST) -m pytest tests/site -k picture
 
+audit: test-environment ## Measure the built site against its targets
+	$(WITH_BROWSER) $(TEST) -m tests.site.audit $(ARGS)
+
 build: site-environment ## Render and build the site into site/
 	$(SITE) -m generate render
 	$(SITE) -m mkdocs build --strict
 
 clean: ## Remove the environments, the built site and caches
-	rm -rf .venv .venv-test .venv-record site .pytest_cache .ruff_cache \
+	rm -rf .venv .venv-test .venv-record .audit site .pytest_cache .ruff_cache \
 		.hypothesis test-results
 
 site-environment:

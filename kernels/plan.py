@@ -201,25 +201,42 @@ def expected_resident(op: Op, tile: Tile, itemsize: int, device: Device) -> int:
     return max(1, resident_programs(registers, shared, tile.num_warps, device))
 
 
-def split_factor(tiles: int, blocks: int, sm_count: int, resident: int) -> int:
-    """The split over T that ends first in a model of waves.
+def split_time(
+    split_t: int, tiles: int, blocks: int, sm_count: int, resident: int
+) -> float:
+    """Time of a dW split over T, in a model of waves; the unit is one T-block.
 
     tiles: output tiles. blocks: T-blocks of the whole contraction. A split of s
     runs tiles·s programs in waves of sm_count·resident, each wave as long as one
     program: ⌈blocks/s⌉ blocks and a fixed overhead. A last wave that leaves every
-    program an SM of its own is shorter. The smallest s of the shortest total
-    wins, so full grids are not split.
+    program an SM of its own is shorter.
     """
-    slots = sm_count * resident
+    full, rest = divmod(tiles * split_t, sm_count * resident)
+    alone = resident > 1 and rest <= sm_count
+    last = 0 if not rest else LONE_PROGRAM_TIME if alone else 1
+    return (full + last) * (cdiv(blocks, split_t) + PROGRAM_OVERHEAD_BLOCKS)
+
+
+def largest_split(blocks: int) -> int:
+    """The largest split that is planned for a contraction of so many T-blocks."""
+    return max(1, min(MAX_SPLIT_T, blocks // MIN_BLOCKS_PER_SPLIT))
+
+
+def filling_split(tiles: int, places: int) -> int:
+    """The smallest split whose programs fill so many places at once."""
+    return max(1, cdiv(places, max(1, tiles)))
+
+
+def split_factor(tiles: int, blocks: int, sm_count: int, resident: int) -> int:
+    """The split over T that ends first, by `split_time`.
+
+    The smallest of the shortest wins, so full grids are not split.
+    """
 
     def time(split_t: int) -> float:
-        full, rest = divmod(tiles * split_t, slots)
-        alone = resident > 1 and rest <= sm_count
-        last = 0 if not rest else LONE_PROGRAM_TIME if alone else 1
-        return (full + last) * (cdiv(blocks, split_t) + PROGRAM_OVERHEAD_BLOCKS)
+        return split_time(split_t, tiles, blocks, sm_count, resident)
 
-    most = max(1, min(MAX_SPLIT_T, blocks // MIN_BLOCKS_PER_SPLIT))
-    return min(range(1, most + 1), key=time)
+    return min(range(1, largest_split(blocks) + 1), key=time)
 
 
 # Launch paths ask for the same few plans again and again.

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from generate.render import explore
 from generate.render import stills as pictures
 from generate.render.charts import Chart, charts
 from generate.render.errors import RenderError
@@ -36,10 +37,13 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
     chosen = _default(found)
     wanted = {f"{ASSETS}/recording.schema.json": _json(json_schema())}
     stale = []
+    everything = [Measurements(recording) for recording in found]
     for recording in found:
         measured = Measurements(recording)
         drawn, numbers = charts(measured), facts(measured)
         wanted |= _files(measured, drawn, numbers)
+        widget = explore.data(measured, everything)
+        wanted[f"{_folder(measured)}/explore.json"] = explore.text(widget)
         if recording is chosen:
             svgs, stale = _stills(root, measured, drawn, check, stills)
             folder = _folder(measured)
@@ -53,6 +57,7 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
                 measured=measured,
                 facts=numbers,
                 charts=drawn,
+                explore=explore.context(widget),
                 stills={n: s for n, s in svgs.items() if n not in stale},
                 folder=folder.removeprefix("docs/"),
             )

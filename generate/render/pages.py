@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import jinja2
 
 from generate.digest import kernels_digest
-from generate.render import hardware, source
+from generate.render import entries, hardware, source
 from generate.render.charts import Chart
+from generate.render.drawings import drawings
 from generate.render.errors import RenderError
 from generate.render.facts import LESSON, Fact, Facts
 from generate.render.measured import Measurements, Missing
@@ -16,6 +17,10 @@ from generate.render.stills import Stills
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
+GLOSSARY, TRAPS = "notes/glossary.md", "notes/traps.md"
+# Stands for the repository's address, which a build knows and a render does not:
+# generate/overrides/partials/content.html puts it in.
+REPOSITORY = "repository:"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 TITLE = re.compile(r"^# .+\n", re.MULTILINE)
 # Says of a file under docs/ that it was rendered, and may be deleted.
@@ -28,7 +33,7 @@ class Pages:
     """Renders every template with one recording's numbers.
 
     folder: where its chart files stand, relative to docs/. stills: the SVGs of
-    each chart that has them.
+    each chart that has them. explore: what the crossover widget starts from.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Pages:
         measured: Measurements,
         facts: Facts,
         charts: dict[str, Chart | Missing],
+        explore: dict,
         stills: dict[str, Stills],
         folder: str,
     ):
@@ -44,8 +50,10 @@ class Pages:
         self.measured = measured
         self.facts = facts
         self.charts = charts
+        self.explore = explore
         self.stills = stills
         self.folder = folder
+        self.drawings = drawings(measured)
         sections = measured.recording.sections.values()
         now = kernels_digest(root)
         self.kernels_changed = any(s.kernels_sha256 != now for s in sections)
@@ -85,15 +93,22 @@ class Page:
         self.pages = pages
         self.name = name
         self.shows_numbers = False
+        self.terms = set()
         self.context = {
             "fact": self.fact,
             "value": self.value,
             "lesson_figure": self.lesson_figure,
             "tiles": pages.measured.tiles,
             "chart": self.chart,
+            "explore": self.explore,
+            "drawing": self.drawing,
             "source": self.source,
             "excerpt": self.excerpt,
             "hardware_tables": self.hardware_tables,
+            "difference": self.difference,
+            "guard": self.guard,
+            "repository": repository,
+            "term": self.term,
         }
 
     def text(self) -> str:
@@ -153,13 +168,78 @@ class Page:
             recording=pages.measured.recording.name,
         ).strip()
 
+    def drawing(self, name: str) -> str:
+        """A drawing in all its states, the first one showing."""
+        drawn = self.pages.drawings
+        if name not in drawn:
+            raise RenderError(
+                f"{TEMPLATES}/{self.name}: there is no drawing {name!r}; there are "
+                f"{', '.join(drawn)}"
+            )
+        self.shows_numbers = True
+        return self._use("partials/drawing.html.j2", drawing=drawn[name]).strip()
+
+    def explore(self) -> str:
+        """The crossover widget in its first state."""
+        self.shows_numbers = True
+        pages = self.pages
+        file = f"{pages.folder}/explore.json"
+        template = "partials/explore.html.j2"
+        return self._use(template, file=file, **pages.explore).strip()
+
     def source(self, name: str) -> str:
         """A kernel's file in blocks, each beside its note."""
         notes = f"notes/{name}.md"
         rows = source.annotated(
             self._kernel(name), f"{TEMPLATES}/{notes}", self._use(notes)
         )
-        return self._use("partials/annotated.md.j2", name=name, rows=rows).strip()
+        traps = entries.entries(self._text(TRAPS))
+        for row in rows:
+            for trap in row.traps:
+                if trap not in traps:
+                    raise RenderError(f"{TEMPLATES}/{notes}: there is no trap {trap!r}")
+        beside = "../" * (len(PurePosixPath(self.name).parts) - 1)
+        return self._use(
+            "partials/annotated.md.j2",
+            name=name,
+            rows=rows,
+            traps=traps,
+            gallery=f"{beside}lesson/traps.md",
+        ).strip()
+
+    def difference(self, before: str, after: str, **letters: str) -> str:
+        """What changes from one kernel's file to another's, as a listing.
+
+        letters: words of the first and what to read instead of each.
+        """
+        lines = source.difference(self._kernel(before), self._kernel(after), letters)
+        return f"````diff\n{lines}\n````"
+
+    def guard(self, test: str) -> str:
+        """A test, as pytest names it, which leads to its file.
+
+        Of a test's case only the case is shown, the test on pointing at it.
+        """
+        path, _, name = test.partition("::")
+        case = name.partition("[")[2].removesuffix("]")
+        text = escape(case) or f"{PurePosixPath(path).name}::<wbr>{escape(name)}"
+        return repository(
+            f"blob/HEAD/{path}", f'<code title="{escape(test)}">{text}</code>'
+        )
+
+    def term(self, anchor: str, text: str | None = None) -> str:
+        """A word of the glossary, at its first use on a page; it says what it means."""
+        terms = entries.definitions(self._text(GLOSSARY), f"{TEMPLATES}/{GLOSSARY}")
+        if anchor not in terms or anchor in self.terms:
+            wrong = "stands twice" if anchor in terms else "is not in the glossary"
+            raise RenderError(f"{TEMPLATES}/{self.name}: the term {anchor!r} {wrong}")
+        self.terms.add(anchor)
+        return (
+            f'<a class="term" href="{self._up()}glossary/#{anchor}" '
+            f'aria-describedby="term-{anchor}">{escape(text or anchor)}</a>'
+            f'<span class="term-says" id="term-{anchor}" role="tooltip" hidden>'
+            f"{escape(terms[anchor].first)}</span>"
+        )
 
     def excerpt(self, name: str, marker: str) -> str:
         """One block of a kernel's file, under its true line numbers."""
@@ -179,6 +259,11 @@ class Page:
         if key not in self.pages.facts:
             raise RenderError(f"{TEMPLATES}/{self.name}: there is no fact {key!r}")
         return self.pages.facts[key]
+
+    def _text(self, template: str) -> str:
+        """A template as it is written."""
+        loader = self.pages.environment.loader
+        return loader.get_source(self.pages.environment, template)[0]
 
     def _kernel(self, name: str) -> Path:
         file = self.pages.root / "kernels" / f"{name}.py"
@@ -213,6 +298,11 @@ class Page:
         title = TITLE.search(body)
         at = title.end() if title else 0
         return f"{body[:at]}\n{notice}\n{body[at:]}"
+
+
+def repository(path: str, text: str) -> str:
+    """A link into the repository; only the text where a build has no address of it."""
+    return f'<a href="{REPOSITORY}{escape(path)}">{text}</a>'
 
 
 def _data(classes: str, key: str, fact: Fact, title: str) -> str:

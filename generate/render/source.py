@@ -1,9 +1,11 @@
 """Annotated source: a tested file itself, cut at its `# [name]` comments.
 
 Notes bind to the names, in order. A name that vanished, was renamed, moved or
-has no note stops the render.
+has no note stops the render. Lines of a note that begin with `Guarded by:` or
+`Avoids:` name one test or one trap each.
 """
 
+import difflib
 import io
 import re
 import tokenize
@@ -14,6 +16,9 @@ from generate.render.errors import RenderError
 
 MARKER = re.compile(r"# \[([a-z0-9-]+)\]")
 HEADING = re.compile(r"^## (\S+)[ \t]*$", re.MULTILINE)
+# A line of a note that names a test, or a trap by its anchor.
+BINDING = re.compile(r"^(Guarded by|Avoids): (.+)$\n?", re.MULTILINE)
+WORD = re.compile(r"[A-Za-z_]\w*")
 # What stands before a file's first marker.
 HEAD = "head"
 
@@ -37,8 +42,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Annotated:
+    """guards: tests, as pytest names them. traps: anchors of traps."""
+
     block: Block
     note: str
+    guards: tuple[str, ...] = ()
+    traps: tuple[str, ...] = ()
+
+    @property
+    def whole_tests(self) -> list[str]:
+        return [test for test in self.guards if "[" not in test]
+
+    @property
+    def cases(self) -> list[str]:
+        return [test for test in self.guards if "[" in test]
 
 
 def blocks(file: Path) -> list[Block]:
@@ -89,10 +106,20 @@ def annotated(file: Path, notes_name: str, notes_text: str) -> list[Annotated]:
             f"{notes_name} has notes for {', '.join(prose)}: they must be the same, "
             "in the same order"
         )
-    for name, note in prose.items():
-        if not note:
-            raise RenderError(f"{notes_name}: the note of [{name}] is empty")
-    return [Annotated(block, prose[block.name]) for block in code]
+    rows = [_bound(block, prose[block.name]) for block in code]
+    for row in rows:
+        if not row.note:
+            raise RenderError(f"{notes_name}: the note of [{row.block.name}] is empty")
+    return rows
+
+
+def _bound(block: Block, text: str) -> Annotated:
+    """A block with its note, and what the note binds it to."""
+    bound = {"Guarded by": [], "Avoids": []}
+    for kind, name in BINDING.findall(text):
+        bound[kind].append(name)
+    note = BINDING.sub("", text).strip()
+    return Annotated(block, note, tuple(bound["Guarded by"]), tuple(bound["Avoids"]))
 
 
 def block(file: Path, name: str) -> Block:
@@ -103,3 +130,22 @@ def block(file: Path, name: str) -> Block:
             f"kernels/{file.name} has no marker [{name}]; it has {', '.join(found)}"
         )
     return found[name]
+
+
+def difference(before: Path, after: Path, letters: dict[str, str]) -> str:
+    """What changes from one file to another, as `diff -u` says it.
+
+    letters: words of the first file and what to read instead of each.
+    """
+    old = WORD.sub(
+        lambda word: letters.get(word[0], word[0]), before.read_text(encoding="utf-8")
+    )
+    read = f"{before.name}, letters exchanged" if letters else before.name
+    lines = difflib.unified_diff(
+        old.splitlines(),
+        after.read_text(encoding="utf-8").splitlines(),
+        read,
+        after.name,
+        lineterm="",
+    )
+    return "\n".join(lines)

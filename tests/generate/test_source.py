@@ -7,10 +7,12 @@ from pathlib import Path
 import markdown
 import pytest
 
+from generate.render.entries import definitions, entries
 from generate.render.errors import RenderError
-from generate.render.source import annotated, block, blocks
+from generate.render.source import annotated, block, blocks, difference
 
 ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / "generate" / "templates"
 KERNELS = ("forward", "dx", "dw", "reduce")
 FILE = '''"""A docstring with
 # [not-a-marker]
@@ -114,6 +116,99 @@ def test_an_unknown_excerpt_stops_the_render(file: Path):
     """The sentence names the markers there are."""
     with pytest.raises(RenderError, match="no marker .third.; it has head, first"):
         block(file, "third")
+
+
+def test_a_note_binds_tests_and_traps(file: Path):
+    """Lines that name them are taken out of the note; alone they explain nothing."""
+    bound = "Two.\n\nAvoids: a-trap\nGuarded by: tests/test_x.py::test_y[a b]"
+    row = annotated(file, "notes/kernel.md", NOTES.replace("Two.", bound))[1]
+    assert (row.note, row.traps) == ("Two.", ("a-trap",))
+    assert row.guards == ("tests/test_x.py::test_y[a b]",)
+    assert "[first]" in refusal(file, NOTES.replace("Two.", "Avoids: a-trap"))
+
+
+def test_an_unknown_trap_stops_the_render(site):
+    """The sentence names the notes and the trap."""
+    notes = site.templates / "notes" / "dw.md"
+    notes.write_text(notes.read_text("utf-8").replace("Avoids: ", "Avoids: no-", 1))
+    with pytest.raises(RenderError, match="notes/dw.md: there is no trap 'no-"):
+        site.text('{{ source("dw") }}')
+
+
+def test_named_tests_exist():
+    """Each test that a note or a page names is there, and so is each mutation."""
+    texts = [file.read_text("utf-8") for file in TEMPLATES.rglob("*.md*")]
+    found = re.findall(
+        r"(tests/\w+/test_\w+\.py)::(\w+)(?:\[(\w+)-(.+?)\])?", "\n".join(texts)
+    )
+    assert len(found) > 60
+    for path, name, kernel, broken in found:
+        text = (ROOT / path).read_text("utf-8")
+        assert f"\ndef {name}(" in text, (path, name)
+        if kernel:
+            mutations = text.split("\nMUTATIONS = {", 1)[1].split("\n}\n", 1)[0]
+            own = mutations.split(f'\n    "{kernel}": {{', 1)[1].split("\n    },", 1)[0]
+            assert f'\n        "{broken}": ' in own, (kernel, broken)
+
+
+def test_every_trap_says_who_notices():
+    """What is written, what goes wrong, who notices, and an address of its own."""
+    text = (TEMPLATES / "notes" / "traps.md").read_text("utf-8")
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(entries(text)) == len(sections) >= 13
+    for section in sections:
+        for part in ("Written", "Goes wrong", "Who notices"):
+            assert f"\n**{part}:** " in section, section.split("\n")[0]
+        assert re.search(r"\*\*(Seen in|Measured|Its mirror image):\*\*", section)
+
+
+def test_a_difference_is_that_of_the_files(file: Path, tmp_path: Path):
+    """Lines of one file alone have a -, of the other a +, letters exchanged first."""
+    other = tmp_path / "other.py"
+    other.write_text(file.read_text("utf-8").replace("a = 1", "d = 1"), "utf-8")
+    changed = difference(file, other, {}).splitlines()
+    assert changed[:2] == ["--- kernel.py", "+++ other.py"]
+    assert "-a = 1  # [not-one-either]" in changed
+    assert "+d = 1  # [not-one-either]" in changed
+    assert not [
+        line
+        for line in difference(file, other, {"a": "d"}).splitlines()[2:]
+        if line.startswith(("-a", "+d"))
+    ]
+
+
+def test_forward_becomes_dx_by_exchanging_letters(site):
+    """No line of the body is left over: what the page says of the two files."""
+    page = (TEMPLATES / "kernels" / "dx.md.j2").read_text("utf-8")
+    call = re.search(r'\{\{ difference\("forward", "dx", .*? \}\}', page)[0]
+    shown = site.text(call).split("````diff\n", 1)[1].split("\n````", 1)[0]
+    left = [line for line in shown.splitlines() if line.startswith(("-", "+"))]
+    parameters = r"[-+]    (\w+,|\w+: tl.constexpr,)"
+    described = r"[-+](---|\+\+\+|.*\"\"\"|    (dy_ptr|once\.|cast once)).*|[-+]{3} .*"
+    for line in left:
+        assert re.fullmatch(parameters, line) or re.fullmatch(described, line), line
+
+
+def test_a_term_leads_to_its_definition(site):
+    """The first use is a link, described by the glossary's own sentence."""
+    text = site.text('{{ term("wave", "waves") }}')
+    says = definitions((TEMPLATES / "notes" / "glossary.md").read_text("utf-8"), "")
+    assert 'href="../glossary/#wave" aria-describedby="term-wave">waves</a>' in text
+    assert f'id="term-wave" role="tooltip" hidden>{says["wave"].first}</span>' in text
+
+
+def test_terms_are_known_and_used_once(site):
+    """A second use would repeat an id; a word that is not there says nothing."""
+    with pytest.raises(RenderError, match="'wave' stands twice"):
+        site.text('{{ term("wave") }} {{ term("wave") }}')
+    with pytest.raises(RenderError, match="'ripple' is not in the glossary"):
+        site.text('{{ term("ripple") }}')
+
+
+def test_definitions_are_plain_text():
+    """They are shown where no Markdown is read."""
+    with pytest.raises(RenderError, match="notes/x.md: the definition of #a"):
+        definitions("## A { #a }\n\nA `word`.\n", "notes/x.md")
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -1,14 +1,12 @@
 """The committed site, built once, served under a sub-path, with no way out."""
 
 import http.server
-import os
-import shutil
 import threading
 from functools import partial
 
 import pytest
 
-from tests.site.harness import COUNT_DRAWS, Site, build
+from tests.site.harness import COUNT_DRAWS, Site, browser_options, build
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -36,23 +34,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args):
-    arguments = [
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-sync",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    ]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        arguments.append("--no-sandbox")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("CHROMIUM") or next(
-        filter(None, map(shutil.which, names)), ""
-    )
-    executable = {"executable_path": found} if found else {}
-    return {**browser_type_launch_args, **executable, "args": arguments}
+    return {**browser_type_launch_args, **browser_options()}
 
 
 @pytest.fixture

@@ -5,15 +5,20 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from playwright.sync_api import expect
 
+from generate.doctor import chromium
+
 ROOT = Path(__file__).resolve().parents[2]
 LIVE = 'figure.chart[data-state="live"]'
 REPOSITORY = "https://github.com/owner/name"
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 # Counts draws; changes the colour scheme in the middle of one if window.flipTo is set.
 COUNT_DRAWS = """
@@ -34,6 +39,24 @@ Object.defineProperty(window, "Plotly", {
   },
 });
 """
+
+
+def browser_options() -> dict:
+    """How Chromium is started: the system's own, with no way out of this machine."""
+    arguments = [
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    found = chromium()
+    executable = {"executable_path": found} if found else {}
+    return {"args": arguments, **executable}
 
 
 def build(folder: Path, into: Path, site_url: str, docs: Path = ROOT / "docs"):
@@ -122,13 +145,26 @@ def follow(page, address):
 def arrive(page, address):
     """Wait until the page at the address has been swapped in, head and all."""
     page.wait_for_url(f"**/repo/{address}")
-    # Not wait_for_function: it evaluates strings, which a content policy forbids.
     expect(page.locator("link[rel=canonical]")).to_have_attribute("href", page.url)
+
+
+def until(page, expression, argument=None):
+    """Wait until an expression holds.
+
+    Not wait_for_function: it evaluates strings in the page, which a content policy
+    forbids, at moments when the debugger's exception from it does not count.
+    """
+    deadline = time.monotonic() + 15
+    while not page.evaluate(expression, argument):
+        assert time.monotonic() < deadline, f"never: {expression}"
+        page.wait_for_timeout(50)
 
 
 def assert_colours(page):
     """Tick labels of every live chart wear the present scheme's ink."""
-    page.wait_for_function("""() => {
+    until(
+        page,
+        """() => {
       const ink = document.createElement("i");
       ink.style.color = "var(--chart-fg)";
       document.body.append(ink);
@@ -137,4 +173,38 @@ def assert_colours(page):
       const ticks = [...document.querySelectorAll(".chart-live .xtick text")];
       const colours = ticks.map((tick) => getComputedStyle(tick).fill);
       return colours.length > 0 && colours.every((colour) => colour === wanted);
-    }""")
+    }""",
+    )
+
+
+AXE = """async ([context, options]) =>
+    (await axe.run(context, options)).violations.map((found) =>
+        [location.pathname, found.id, ...found.nodes.map((node) => node.html)])"""
+
+
+def axe(page, address) -> list:
+    """What an audit by WCAG 2.2, A and AA, finds on a page, its charts drawn, in both
+    schemes, wide and narrow. The page has axe's script."""
+    structure = [
+        "html",
+        {
+            "runOnly": WCAG,
+            "rules": {"color-contrast": {"enabled": False}},
+            "resultTypes": ["violations"],
+        },
+    ]
+    # Contrast is slow to audit and the same at any width; code has a test of its own.
+    colours = [
+        {"exclude": ["pre code"]},
+        {"runOnly": ["color-contrast"], "resultTypes": ["violations"]},
+    ]
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    page.goto(address)
+    enliven(page)
+    found = page.evaluate(AXE, structure) + page.evaluate(AXE, colours)
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    found += page.evaluate(AXE, colours)
+    page.set_viewport_size({"width": 360, "height": 740})
+    return found + page.evaluate(AXE, structure)

@@ -1,13 +1,19 @@
 """The build refuses broken pages; what it makes is whole and self-contained."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
+from importlib import metadata
 from urllib.parse import unquote, urljoin, urlsplit
 
 import plotly.offline
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.site.harness import REPOSITORY, ROOT, build
 
@@ -156,6 +162,130 @@ def test_vendored_plotly_is_the_one_python_writes_for():
     assert f"v{version}" in (vendor / name).read_text(encoding="utf-8")[:200]
     assert name in (vendor.parent / "js" / "charts.js").read_text(encoding="utf-8")
     assert "MIT" in (vendor / f"plotly-cartesian-{version}.LICENSE.txt").read_text()
+
+
+def test_the_build_holds_what_the_tree_holds(site, parsed):
+    """Every style and script of ours is part of the built pages, the same, in the order
+    of the configuration (xjtu-ai/xjtu-ai.github.io#32)."""
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    wanted = re.findall(r"assets/(?:css|js)/[\w-]+\.(?:css|js)", config)
+    for page, found in parsed.items():
+        addresses = [urlsplit(urljoin(site.url + page, a)).path for _, a in found.parts]
+        ours = [a.removeprefix("/repo/") for a in addresses if "/assets/" in a]
+        ours = [a for a in ours if re.fullmatch(r"assets/(?:css|js)/[\w-]+\.\w+", a)]
+        assert ours == wanted, page
+    tree = ROOT / "docs" / "assets"
+    files = {*tree.glob("css/*.css"), *tree.glob("js/*.js")}
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    imported = set(re.findall(r'from "\./([\w-]+\.js)"', "".join(texts.values())))
+    for file, text in texts.items():
+        name = file.relative_to(ROOT / "docs").as_posix()
+        assert name in wanted or file.name in imported, f"no page loads {name}"
+        assert (site.folder / name).read_text(encoding="utf-8") == text
+
+
+def test_formulas_are_letters(site, parsed):
+    """No page waits for a script to set its formulas: they are plain characters
+    (squidfunk/mkdocs-material#2530)."""
+    for page, found in parsed.items():
+        assert not re.search(r"mathjax|katex|arithmatex", site.html(page), re.I), page
+        prose = "".join(found.other_text)
+        assert not re.search(r"\\[(\[]|\\(?:frac|cdot|times|top)\b|\$\$", prose), page
+
+
+def test_code_is_highlighted_and_whole(site):
+    """Every block of code made by the highlighter has a language, and none holds a mark
+    of an annotation that nothing turns into one (squidfunk/mkdocs-material#3431)."""
+    for page in site.pages:
+        html = site.html(page)
+        for classes in re.findall(r'<div class="([^"]*\bhighlight\b[^"]*)"', html):
+            assert re.search(r"\blanguage-\w+", classes), (page, classes)
+        for code in re.findall(r"<pre\b.*?</pre>", html, re.DOTALL):
+            text = re.sub(r"<[^>]+>", "", code)
+            assert not re.search(r"(?:#|//)\s*\(\d+\)!?\s*$", text, re.M), (page, text)
+
+
+def test_charts_are_plain(site):
+    """Every spec of a chart is strict JSON, draws SVG, never WebGL, and tells lines and
+    points apart by more than colour (plotly/plotly.js#2852, plotly/plotly.py#202,
+    vega/vega-lite#6603)."""
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    specs = {
+        address
+        for page in site.pages
+        for address in re.findall(r'data-chart="([^"]+)"', site.html(page))
+    }
+    assert specs
+    for address in specs:
+        text = (site.folder / address).read_text(encoding="utf-8")
+        data = json.loads(text, parse_constant=refuse)["data"]
+        assert not any("gl" in trace["type"] or "bdata" in str(trace) for trace in data)
+        names = {}
+        for trace in data:
+            if trace["type"] == "scatter":
+                mark = trace.get("marker", {}).get("symbol")
+                dash = trace.get("line", {}).get("dash", "solid")
+                look = [
+                    mark if "markers" in trace["mode"] else None,
+                    dash if "lines" in trace["mode"] else None,
+                ]
+                names.setdefault(tuple(look), set()).add(trace["name"])
+        assert all(len(found) == 1 for found in names.values()), (address, names)
+
+
+def test_the_build_needs_no_browser(tmp_path):
+    """Pages render and build where there is no browser and nothing that draws by one
+    (stefan-jansen/machine-learning-for-trading#432)."""
+    path = tmp_path / "path"
+    path.mkdir()
+    # Read at the start of every Python below: an import of these fails there.
+    (path / "sitecustomize.py").write_text(
+        "import sys\nfor name in ('kaleido', 'choreographer', 'playwright'):\n"
+        "    sys.modules[name] = None\n",
+        encoding="utf-8",
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "CHROMIUM"}
+    environment |= {"PATH": str(path), "PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
+    check = [sys.executable, "-m", "generate", "render", "--check"]
+    done = subprocess.run(
+        check, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def needed(requirement: Requirement, seen: set[str]):
+    """Add the names of all that a requirement needs on this machine."""
+    name = canonicalize_name(requirement.name)
+    if name in seen or name == "torch":  # whose CUDA libraries follow its wheel
+        return
+    seen.add(name)
+    for text in metadata.requires(name) or ():
+        part = Requirement(text)
+        extras = [*requirement.extras, ""]
+        if not part.marker or any(part.marker.evaluate({"extra": e}) for e in extras):
+            needed(part, seen)
+
+
+def test_versions_are_exact():
+    """Every package of an environment, and all that it needs, has an exact version
+    (plotly/Kaleido#223)."""
+    pins, names = {}, set()
+    for file in ROOT.glob("requirements*.txt"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if text := line.partition("#")[0].strip():
+                requirement = Requirement(text)
+                assert re.fullmatch(r"==[\d.]+\w*", str(requirement.specifier)), text
+                pins[canonicalize_name(requirement.name)] = requirement
+    for name, requirement in pins.items():
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # only for recording on a GPU, or another platform
+        needed(requirement, names)
+    assert names - set(pins) <= {"pip", "setuptools"}
 
 
 def test_search_index_is_prose(site, parsed):

@@ -17,6 +17,7 @@ from tests.site.harness import (
     enliven,
     follow,
     toggle_to,
+    until,
 )
 
 
@@ -127,7 +128,7 @@ def test_selection(page, site):
     draws = page.evaluate("window.draws")
     figure.get_by_label(select["label"]).select_option(other)
     expect(figure.locator("[aria-live=polite]")).to_have_text(describe[other])
-    page.wait_for_function("draws => window.draws > draws", arg=draws)
+    until(page, "draws => window.draws > draws", draws)
     shown = figure.locator(".chart-live").evaluate("""plot => plot._fullData
         .filter((t) => t.visible === true).map((t) => t.meta?.group ?? null)""")
     groups = [trace.get("meta", {}).get("group") for trace in spec["data"]]
@@ -173,13 +174,14 @@ def test_hidden_while_the_window_changes(page, site):
     figure.evaluate("figure => { figure.style.display = 'none'; }")
     page.set_viewport_size({"width": 420, "height": 800})
     figure.evaluate("figure => { figure.style.display = ''; }")
-    page.wait_for_function(
+    until(
+        page,
         """figure => {
       const [drawn, box] = [".main-svg", ".chart-live"].map((name) =>
         figure.querySelector(name).getBoundingClientRect().width);
       return Math.abs(drawn - box) <= 1;
     }""",
-        arg=figure.element_handle(),
+        figure.element_handle(),
     )
 
 
@@ -204,7 +206,7 @@ def test_finger(browser, site, watch):
         touch = {"type": f"touch{kind}", "touchPoints": [{"x": x, "y": y + down}]}
         finger.send("Input.dispatchTouchEvent", touch)
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    page.wait_for_function("before => before - scrollY > 60", arg=before)
+    until(page, "before => before - scrollY > 60", before)
 
     mark = page.locator(".chart-live .points path").first
     mark.evaluate("mark => mark.scrollIntoView({ block: 'center' })")
@@ -252,12 +254,8 @@ def test_address_without_slash(page, site):
     assert enliven(page)
 
 
-@pytest.mark.parametrize("missing", ["plotly-cartesian", "/rendered/"])
-def test_still_stays_when_a_chart_cannot_load(page, site, problems, missing):
-    """When library or numbers do not arrive, still and table stay, and a sentence."""
-    address, _ = chart_page(site)
-    page.route(lambda url: missing in url, lambda route: route.fulfill(status=404))
-    page.goto(site.url + address)
+def assert_still(page):
+    """The first chart could not be drawn: still and table stay, and a sentence."""
     figure = page.locator("figure.chart").first
     figure.scroll_into_view_if_needed()
     page.mouse.move(100, 300)
@@ -267,6 +265,138 @@ def test_still_stays_when_a_chart_cannot_load(page, site, problems, missing):
     expect(figure.locator(".chart-still svg:visible")).to_be_visible()
     figure.locator("summary").click()
     expect(figure.locator("table")).to_be_visible()
+
+
+def test_data_is_found_from_the_script(page, site):
+    """Charts find library and numbers from where their script lies, whatever the
+    address line says (mkdocs/mkdocs#2748)."""
+    address, _ = chart_page(site)
+    page.goto(site.url + address)
+    page.evaluate("history.replaceState(null, '', '/elsewhere')")
+    assert enliven(page)
+
+
+def test_no_palette_is_remembered_by_its_place(page, site):
+    """What storage holds, from another version or under another prefix, does not
+    decide a chart's colours: the page's scheme does (fralau/mkdocs-mermaid2-plugin#47).
+    """
+    address, _ = chart_page(site)
+    page.add_init_script("""
+      const stale = JSON.stringify({ index: 7, color: { scheme: "slate" } });
+      for (const key of ["__palette", "/.__palette", "/other/.__palette"])
+        localStorage.setItem(key, stale);
+    """)
+    page.emulate_media(color_scheme="light")
+    page.goto(site.url + address)
+    enliven(page)
+    assert_colours(page)
+    for scheme in ("slate", "default"):
+        page.evaluate("scheme => document.body.dataset.mdColorScheme = scheme", scheme)
+        assert_colours(page)
+
+
+def test_nothing_grows(browser, site, watch):
+    """Arrivals at a chart leave behind what the theme leaves of any page, and no drawn
+    chart; redraws leave nothing (plotly/plotly.js#2852)."""
+    address, _ = chart_page(site, selecting=True)
+
+    def opened(scripts):
+        page = watch(browser.new_context().new_page())
+        if not scripts:
+            instead = "document.documentElement.dataset.bare = true"
+            page.route(
+                "**/charts.js",
+                lambda route: route.fulfill(
+                    body=instead, content_type="text/javascript"
+                ),
+            )
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable")
+        page.goto(site.url + address)
+        return page, session
+
+    def nodes(session):
+        session.send("HeapProfiler.collectGarbage")
+        found = session.send("Performance.getMetrics")["metrics"]
+        return next(it["value"] for it in found if it["name"] == "Nodes")
+
+    growth = {}
+    for scripts in (True, False):
+        page, session = opened(scripts)
+        for trip in range(3):
+            if trip == 1:
+                before = nodes(session)
+            follow(page, "about/")
+            follow(page, address)
+            if scripts:
+                enliven(page)
+        growth[scripts] = (nodes(session) - before) / 2
+        if not scripts:
+            page.context.close()
+            continue
+        drawn = page.locator(f"{LIVE} .chart-live *").count()
+        live = page
+
+    choose = """([select, times]) => {
+      const plot = select.closest(".chart-area").querySelector(".chart-live");
+      const step = (left) => left && new Promise((resolve) => {
+        plot.once("plotly_afterplot", resolve);
+        select.selectedIndex = (select.selectedIndex + 1) % select.length;
+        select.dispatchEvent(new Event("change"));
+      }).then(() => step(left - 1));
+      return step(times);
+    }"""
+    select = live.locator(f"{LIVE} .chart-controls select").first.element_handle()
+    session = live.context.new_cdp_session(live)
+    session.send("Performance.enable")
+    live.evaluate(choose, [select, 30])
+    few = nodes(session)
+    live.evaluate(choose, [select, 40])
+    assert nodes(session) < few + drawn
+    assert growth[True] - growth[False] < drawn / 2, (growth, drawn)
+    live.context.close()
+
+
+def test_style_policy(browser, site, watch, problems):
+    """Where a policy refuses the styles that Plotly writes, which charts cannot do
+    without, the still and the table stay, and a sentence (plotly/plotly.js#2355)."""
+
+    def with_policy(route):
+        response = route.fetch()
+        policy = {"content-security-policy": "style-src 'self'"}
+        route.fulfill(response=response, headers={**response.headers, **policy})
+
+    context = browser.new_context()
+    context.route(lambda url: url.endswith("/"), with_policy)
+    page = watch(context.new_page())
+    address, _ = chart_page(site)
+    page.goto(site.url + address)
+    assert_still(page)
+    assert all("violates the following" in problem for problem in problems)
+    problems.clear()
+    context.close()
+
+
+def test_opened_from_disk(page, site, problems):
+    """A page opened as a file says that charts need a server, and shows still and table
+    (squidfunk/mkdocs-material#4282)."""
+    address, _ = chart_page(site)
+    page.goto((site.folder / address / "index.html").as_uri())
+    figure = page.locator("figure.chart").first
+    expect(figure.locator(".chart-says")).to_contain_text("python -m http.server")
+    expect(figure.locator(".chart-still svg:visible")).to_be_visible()
+    figure.locator("summary").click()
+    expect(figure.locator("table")).to_be_visible()
+    problems.clear()  # browsers refuse modules from a file, aloud
+
+
+@pytest.mark.parametrize("missing", ["plotly-cartesian", "/rendered/"])
+def test_still_stays_when_a_chart_cannot_load(page, site, problems, missing):
+    """When library or numbers do not arrive, still and table stay, and a sentence."""
+    address, _ = chart_page(site)
+    page.route(lambda url: missing in url, lambda route: route.fulfill(status=404))
+    page.goto(site.url + address)
+    assert_still(page)
     problems.clear()
 
 

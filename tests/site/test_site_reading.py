@@ -5,9 +5,7 @@ import re
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.site.harness import ROOT, chart_page, enliven, toggle_to
-
-WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+from tests.site.harness import ROOT, axe, chart_page, enliven, toggle_to
 
 
 def test_phone(page, site):
@@ -25,34 +23,14 @@ def test_phone(page, site):
     assert not wide
 
 
-AUDIT = """async ([context, options]) =>
-    (await axe.run(context, options)).violations.map((found) =>
-        [location.pathname, found.id, ...found.nodes.map((node) => node.html)])"""
-
-
 def test_axe(page, site):
     """An audit by WCAG 2.0, 2.1 and 2.2, A and AA, finds nothing on any page, charts
     drawn, in either scheme, wide or narrow (plotly/plotly.js#6645,
     vega/vega-lite#6603)."""
     page.add_init_script(Axe().axe_script)
-    structure = [
-        "html",
-        {"runOnly": WCAG, "rules": {"color-contrast": {"enabled": False}}},
+    found = [
+        finding for address in site.pages for finding in axe(page, site.url + address)
     ]
-    # Contrast is slow to audit and the same at any width; code has its own test below.
-    colours = [{"exclude": ["pre code"]}, {"runOnly": ["color-contrast"]}]
-    found = []
-    for address in site.pages:
-        page.set_viewport_size({"width": 1280, "height": 800})
-        page.emulate_media(color_scheme="light", reduced_motion="reduce")
-        page.goto(site.url + address)
-        enliven(page)
-        found += page.evaluate(AUDIT, structure) + page.evaluate(AUDIT, colours)
-        page.emulate_media(color_scheme="dark")
-        expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
-        found += page.evaluate(AUDIT, colours)
-        page.set_viewport_size({"width": 360, "height": 740})
-        found += page.evaluate(AUDIT, structure)
     assert not found, "\n".join(map(str, found))
 
 
@@ -84,28 +62,99 @@ def test_contrast(page, site):
         assert min(page.evaluate(measure, [code, "--md-code-bg-color"])) >= 4.5
 
 
+def on_paper(page):
+    page.set_viewport_size({"width": 673, "height": 986})  # A4 between our margins
+    page.emulate_media(media="print")
+
+
 def test_paper(page, site, tmp_path):
     """On paper, even from dark colours with a live chart, stand the whole still and its
     table in light colours (plotly/plotly.js#1275)."""
-    address, _ = chart_page(site, selecting=True)
+    address, _ = chart_page(site)
     page.goto(site.url + address)
     toggle_to(page, "slate")
     enliven(page)
     assert page.pdf(path=tmp_path / "page.pdf", format="A4").startswith(b"%PDF")
 
-    page.set_viewport_size({"width": 673, "height": 986})  # A4 between our margins
-    page.emulate_media(media="print")
-    figure = page.locator("figure.chart").first
-    still = figure.locator(".chart-still svg:visible")
-    expect(still).to_be_visible()
-    expect(figure.locator("table")).to_be_visible()
-    expect(figure.locator(".chart-live")).to_be_hidden()
-    expect(page.locator(".chart-controls").first).to_be_hidden()
-    box = still.bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= 673 and box["height"] > 150
+    on_paper(page)
+    for figure in page.locator("figure.chart").all():
+        still = figure.locator(".chart-still svg:visible")
+        expect(still).to_be_visible()
+        expect(figure.locator(".chart-live")).to_be_hidden()
+        box = still.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 673 and box["height"] > 150
+    assert page.locator(".chart-controls:visible").count() == 0
     ink = page.locator("article").evaluate("text => getComputedStyle(text).color")
     assert max(map(int, re.findall(r"\d+", ink))) < 80, ink
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+
+
+def test_tables_on_paper(page, site, tmp_path):
+    """Every table of a chart is printed, one of more than 60 rows only if its reader
+    opened it; and is no wider than the sheet (plotly/plotly.js#1275)."""
+    for address in site.pages_with('class="chart"'):
+        page.goto(site.url + address)
+        on_paper(page)
+        for table in page.locator("details.chart-table").all():
+            inside = table.locator("table")
+            table.evaluate("table => { table.open = false }")
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            long = table.locator("tbody tr").count() > 60
+            expect(inside).to_be_visible(visible=not long)
+            table.evaluate("table => { table.open = true }")
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            expect(inside).to_be_visible()
+            box = inside.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= 673, address
+        page.emulate_media(media="screen")
+
+
+def test_a_long_table_costs_no_paper(page, site):
+    """Printed by the browser itself, a page is longer when its long table is open."""
+    address, _ = chart_page(site, selecting=True)
+    page.goto(site.url + address)
+    summary = page.locator("details.chart-table:has(tr:nth-child(61)) summary").first
+
+    def sheets():
+        return len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+
+    shut = sheets()
+    summary.click()
+    opened = sheets()
+    summary.click()
+    assert opened > shut == sheets() > 0
+
+
+def test_captions_of_wide_tables(page, site):
+    """The caption of a table that scrolls sideways is read without scrolling."""
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(site.url + "hardware/")
+        boxes = page.locator(".table-scroll:has(caption)").all()
+        assert boxes
+        for box in boxes:
+            inner, outer = box.evaluate("""box => {
+              const text = document.createRange();
+              text.selectNodeContents(box.querySelector("caption"));
+              return [text, box].map((it) => it.getBoundingClientRect().right);
+            }""")
+            assert inner <= outer + 1
+
+
+def test_less_motion(page, site):
+    """Nothing moves for a reader who asked for less motion."""
+    page.emulate_media(reduced_motion="reduce")
+    for address in [*site.pages_with('class="chart"'), "kernels/dw/"]:
+        page.goto(site.url + address)
+        moving = page.evaluate("""() => {
+          const longest = (times) => Math.max(...times.split(",").map(parseFloat));
+          return [...document.querySelectorAll("*")].filter((part) => {
+            const style = getComputedStyle(part);
+            const times = [style.animationDuration, style.transitionDuration];
+            return Math.max(...times.map(longest)) > .1;
+          }).map((part) => part.outerHTML.slice(0, 80));
+        }""")
+        assert not moving, address
 
 
 def test_copy(browser, site, watch):

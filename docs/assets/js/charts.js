@@ -1,6 +1,7 @@
 // Turns the still of every <figure class="chart"> into a live chart, once there is a reader to use it.
 
 const PLOTLY = new URL("../vendor/plotly-cartesian-4.1.1.min.js", import.meta.url);
+const STYLES = "plotly.js-style-global"; // id of the element in which Plotly brings its style rules
 const SITE = new URL("../../", import.meta.url);
 const SORRY = "The live chart could not be loaded. The picture above and the table below hold the same numbers.";
 
@@ -92,7 +93,10 @@ let library;
 function loadPlotly() {
   library ??= new Promise((resolve, reject) => {
     const script = element("script", { src: PLOTLY.href });
-    script.onload = () => resolve(keepStyles(window.Plotly));
+    script.onload = () => {
+      if (document.getElementById(STYLES)?.sheet) resolve(keepStyles(window.Plotly));
+      else reject(new Error("Plotly's styles are refused: style-src lacks 'unsafe-inline'"));
+    };
     script.onerror = () => reject(new Error(`${PLOTLY}: not loaded`));
     document.head.append(script);
   });
@@ -103,7 +107,7 @@ function loadPlotly() {
 // Instant navigation empties <head> of what the next page does not name, Plotly's style element included.
 function keepStyles(plotly) {
   const sheet = new CSSStyleSheet();
-  for (const rule of document.getElementById("plotly.js-style-global")?.sheet?.cssRules ?? []) {
+  for (const rule of document.getElementById(STYLES).sheet.cssRules) {
     sheet.insertRule(rule.cssText, sheet.cssRules.length);
   }
   document.adoptedStyleSheets.push(sheet);
@@ -167,3 +171,8 @@ function repaint() {
 if (window.document$) window.document$.subscribe(mount);
 else mount();
 new MutationObserver(repaint).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
+
+// Material opens every <details> to print it; the style sheet prints a long table only if its reader had opened it.
+addEventListener("beforeprint", () => {
+  for (const table of document.querySelectorAll(".chart-table")) table.toggleAttribute("data-shut", !table.open);
+});
