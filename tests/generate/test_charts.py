@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_table_csv_and_json_agree(chart: Chart, measured: Measurements):
     """The three forms hold the same rows, in the same order."""
     from_csv = list(csv.DictReader(io.StringIO(chart.csv)))
     from_json = json.loads(chart.data(measured), parse_constant=pytest.fail)["rows"]
-    table = chart.table.rows
+    table = replace(chart, grid=None).table.rows
     assert len(from_csv) == len(from_json) == len(table) == len(chart.rows)
     for row, plain, cells in zip(from_csv, from_json, table, strict=True):
         labels = [str(plain[column.key]) for column in chart.columns[: chart.labels]]
@@ -83,6 +84,31 @@ def test_table_csv_and_json_agree(chart: Chart, measured: Measurements):
                 assert float(row[column.key]) == float(cell.text) == value
             else:
                 assert row[column.key] == cell.text == value
+
+
+def test_the_grid_of_splits_holds_every_time(measured: Measurements):
+    """Each row stands in the page's table, under its factor, the best of a shape
+    marked."""
+    chart = charts(measured)["splits"]
+    heads = [head.text for head in chart.table.heads]
+    cells = {}
+    for shape, reduction, *times in chart.table.rows:
+        for head, cell in zip(heads[2:], times, strict=True):
+            if cell.text:
+                cells[shape.text, reduction.text, head] = cell.text
+    expected = {}
+    for row in chart.rows:
+        shape = " × ".join(str(row[axis]) for axis in "TKN")
+        best = " *" if "best" in row["mark"] else ""
+        text = f"{row['time_ms']:.3g}{best}"
+        if row["reduction"] == "none":
+            for reduction in ("atomic", "workspace"):
+                expected[shape, reduction, "no split"] = text
+        else:
+            expected[shape, row["reduction"], str(row["split_t"])] = text
+    assert cells == expected
+    stars = [text for text in cells.values() if text.endswith("*")]
+    assert len(stars) >= len(measured.split_shapes)
 
 
 def test_splits_draws_its_rows(measured: Measurements):

@@ -111,9 +111,11 @@ def test_tables_on_paper(page, site, tmp_path):
 
 def test_a_long_table_costs_no_paper(page, site):
     """Printed by the browser itself, a page is longer when its long table is open."""
-    address, _ = chart_page(site, selecting=True)
-    page.goto(site.url + address)
     summary = page.locator("details.chart-table:has(tr:nth-child(61)) summary").first
+    for address in site.pages_with('class="chart"'):
+        page.goto(site.url + address)
+        if summary.count():
+            break
 
     def sheets():
         return len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))

@@ -45,7 +45,8 @@ REASON = Column("not_measured_reason", "Why not measured", numeric=False)
 class Chart:
     """A figure, its words and the rows that it shows.
 
-    labels: how many of the first columns name a row, a shape's dimensions.
+    labels: how many of the first columns name a row, a shape's dimensions. grid:
+    the table of the page, where one row a point would be too long to read.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Chart:
     labels: int
     rows: list[Row]
     figure: go.Figure
+    grid: Table | None = None
 
     @property
     def spec(self) -> str:
@@ -106,6 +108,8 @@ class Chart:
 
     @property
     def table(self) -> Table:
+        if self.grid is not None:
+            return self.grid
         labels = self.columns[: self.labels]
         columns = self.shown_columns[self.labels :]
         heads = [Head(shape_label(tuple(column.key for column in labels)))]

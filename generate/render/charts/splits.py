@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from generate.render import palette
 from generate.render.charts.base import (
     DIMENSIONS,
+    REASON,
     TIMED,
     Chart,
     Column,
@@ -19,6 +20,7 @@ from generate.render.charts.base import (
 )
 from generate.render.formats import count, milliseconds, ratio, rounded, shape_label
 from generate.render.measured import Measurements, Missing
+from generate.render.tables import Cell, Head, Table
 from generate.shapes import STARVED, Shape
 
 COLUMNS = (
@@ -66,6 +68,7 @@ def build(measured: Measurements) -> Chart | Missing:
         columns=COLUMNS,
         labels=3,
         rows=rows,
+        grid=_grid(rows),
         figure=framed(
             traces,
             meta=select(labels, chosen, describe),
@@ -102,6 +105,41 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
             }
         )
     return rows
+
+
+def _grid(rows: list[Row]) -> Table:
+    """Times by shape and reduction down, by split factor across."""
+    factors = sorted({row["split_t"] for row in rows})
+    lines: dict[tuple, dict[int, Row]] = {}
+    plain: dict[tuple, Row] = {}
+    for row in rows:
+        shape = row["T"], row["K"], row["N"]
+        if row["reduction"] == "none":
+            plain[shape] = row
+        else:
+            lines.setdefault((shape, row["reduction"]), {})[row["split_t"]] = row
+    heads = [Head("T × K × N"), Head("Reduction"), Head("no split", numeric=True)]
+    heads += [Head(str(factor), numeric=True) for factor in factors]
+    table = []
+    for (shape, reduction), by_factor in lines.items():
+        cells = [Cell(shape_label(shape), header=True), Cell(reduction)]
+        cells.append(_time(plain.get(shape)))
+        cells += [_time(by_factor.get(factor)) for factor in factors]
+        table.append(cells)
+    caption = (
+        "Median time of dW in ms by split factor; * is the best of a shape. "
+        "More digits, percentiles, samples and errors stand in the CSV and the JSON."
+    )
+    return Table(caption, heads, table)
+
+
+def _time(row: Row | None) -> Cell:
+    if row is None:
+        return Cell("", numeric=True)
+    if row.get("time_ms") is None:
+        return Cell("not measured", numeric=True, reason=row[REASON.key])
+    best = " *" if "best" in row["mark"] else ""
+    return Cell(f"{row['time_ms']:.3g}{best}", numeric=True)
 
 
 def _traces(measured: Measurements, shape: Shape, rows: list[Row]) -> list:
