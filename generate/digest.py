@@ -7,6 +7,7 @@ blank lines do not count, so that a reworded remark leaves numbers valid.
 import hashlib
 import io
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 
 # The four kernels and what launches them. kernels/plan.py is left out: the
@@ -16,10 +17,19 @@ SOURCES = ("forward", "dx", "dw", "reduce", "ops")
 
 def kernels_digest(root: Path) -> str:
     """SHA-256, in hexadecimal, of the code under `root`/kernels."""
+    return _digest(root / "kernels" / f"{name}.py" for name in SOURCES)
+
+
+def traps_digest(root: Path) -> str:
+    """As much of the code under `root`/kernels/traps."""
+    return _digest(sorted((root / "kernels" / "traps").glob("*.py")))
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for name in SOURCES:
-        source = (root / "kernels" / f"{name}.py").read_text(encoding="utf-8")
-        digest.update(f"{name}\n{_code(source)}\n".encode())
+    for file in files:
+        source = file.read_text(encoding="utf-8")
+        digest.update(f"{file.stem}\n{_code(source)}\n".encode())
     return digest.hexdigest()
 
 
