@@ -11,6 +11,7 @@ from typing import Literal
 Op = Literal["forward", "dx", "dw"]
 Mode = Literal["overwrite", "accumulate"]
 Reduction = Literal["none", "atomic", "workspace"]
+Implementation = Literal["grouped", "descriptor", "persistent", "split", "stream_k"]
 
 # A warp's registers are handed out in units of 256, and warps in fours, one
 # for each of an SM's partitions (NVIDIA's cuda_occupancy.h, capability 3.0
@@ -271,3 +272,237 @@ def plan(
         split = "workspace" if deterministic else "atomic"
         reduction = "none" if split_t == 1 else split
     return Plan(op, tile, tiles, split_t, reduction)
+
+
+# The fast kernels, kernels/fast/, and their plan. The times are fitted to runs of a
+# few shapes on one H200; on another GPU only their ratios count. A number that the
+# runs bound from one side alone, as the full_time of the smallest tiles, is set by
+# that bound and its neighbours.
+
+# Rows of tiles that are worked on together, for L2's sake.
+GROUP = 8
+# Microseconds of any launch, on the GPU, and of what a second one adds.
+LAUNCH_TIME = 4.0
+SECOND_LAUNCH_TIME = 2.0
+# Bytes that a microsecond reads or writes, where nothing else is to be done.
+BYTES_PER_TIME = 4.0e6
+# Of shared memory, for the barriers of each stage of a pipeline, at most.
+BARRIER_BYTES = 24
+# The copy engine came with this compute capability.
+DESCRIPTOR_CAPABILITY = 9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to cut up a product, and what it costs, in microseconds.
+
+    rows, columns, depth: its blocks. parts: in how many a tile is stored.
+    block_time: of one block, while power is to spare. full_time: of one block on
+    each SM, when all are busy and the power limit sets the clock. start_time: to
+    fill the pipeline of a tile and to write the tile. shared_time, join_time: for
+    stream-K, of a block of a shared tile, and of joining the shares.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    num_warps: int
+    num_stages: int
+    parts: int
+    block_time: float
+    full_time: float
+    start_time: float
+    shared_time: float = 0.0
+    join_time: float = 0.0
+
+
+# One owner a tile; the small ones are for outputs of few rows or columns.
+WHOLE_TILES = (
+    Candidate(128, 256, 64, 8, 4, 2, 0.60, 0.73, 2.1),
+    Candidate(64, 256, 64, 4, 4, 1, 0.32, 0.40, 0.95),
+    Candidate(64, 128, 64, 4, 4, 1, 0.36, 0.29, 0.64),
+    Candidate(128, 64, 64, 4, 4, 1, 0.36, 0.33, 0.57),
+    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 0.59),
+)
+# dW, into fp32, with one or several owners a tile.
+SPLIT_TILES = (
+    Candidate(128, 256, 64, 8, 3, 2, 0.60, 0.665, 7.0),
+    Candidate(128, 128, 64, 8, 4, 1, 0.34, 0.35, 3.6),
+    Candidate(128, 64, 64, 4, 4, 1, 0.34, 0.30, 0.7),
+)
+# dW, with the last tiles shared in blocks.
+SHARED_TILES = (
+    Candidate(128, 256, 64, 8, 3, 2, 0.72, 0.80, 0.0, 1.07, 4.4),
+    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 4.0, 0.56, 5.4),
+)
+
+
+@dataclass(frozen=True)
+class FastPlan:
+    """One launch of a fast kernel; see `kernels.fast.ops.multiply`.
+
+    programs: of the whole launch. parts: in how many a tile is stored.
+    """
+
+    op: Op
+    implementation: Implementation
+    tile: Tile
+    tiles: int
+    programs: int
+    parts: int = 1
+    split_t: int = 1
+    reduction: Reduction = "none"
+
+
+def product_sizes(op: Op, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    """(T, K, N), or blocks of them, as rows, columns and depth of the product."""
+    rows, columns = output_axes(op)
+    return sizes[rows], sizes[columns], sizes[contracted_axis(op)]
+
+
+def fast_time(
+    p: FastPlan,
+    c: Candidate,
+    shape: tuple[int, int, int],
+    mode: Mode,
+    itemsize: int,
+    out_itemsize: int,
+    device: Device,
+    resident: int,
+) -> float:
+    """Time of a plan made from a candidate, in microseconds of an H200.
+
+    The longest of three: of the longest program, wave after wave; of all work
+    spread evenly, at the clock that the power limit leaves; of reading and writing
+    everything once. Then what zeroing a gradient, or summing a workspace, adds.
+    """
+    rows, columns, depth = product_sizes(p.op, shape)
+    blocks, sm_count = contracted_blocks(p.op, shape, p.tile), device.sm_count
+    out_bytes = rows * columns * out_itemsize
+    passes = 2 if mode == "accumulate" else 1
+    traffic = (rows + columns) * depth * itemsize + passes * out_bytes
+    copied = traffic / BYTES_PER_TIME + c.start_time
+    if p.implementation == "stream_k":
+        waves, rest = divmod(p.tiles, p.programs)
+        slices = (p.programs + rest) / p.tiles
+        longest = waves * (blocks * c.full_time + c.start_time)
+        longest += rest * blocks / p.programs * c.shared_time + c.join_time
+        spread = 0.0
+    else:
+        programs, slices = p.tiles * p.split_t, p.split_t
+        longest = cdiv(blocks, p.split_t) * c.block_time + c.start_time
+        longest *= cdiv(programs, sm_count * resident)
+        spread = p.tiles * blocks * c.full_time + programs * c.start_time / resident
+    time = LAUNCH_TIME + max(longest, spread / sm_count, copied)
+    if p.reduction == "workspace":
+        time += SECOND_LAUNCH_TIME + (slices + passes) * out_bytes / BYTES_PER_TIME
+    elif p.reduction == "atomic" and mode == "overwrite":
+        time += SECOND_LAUNCH_TIME + out_bytes / BYTES_PER_TIME
+    return time
+
+
+def fast_shared_memory_bytes(
+    blocks: tuple[int, int, int],
+    num_stages: int,
+    parts: int,
+    itemsize: int,
+    out_itemsize: int,
+) -> int:
+    """Shared memory of a program with blocks of so many rows, columns and depth.
+
+    The stages of the pipeline and, beside them, a part of a tile on its way out.
+    """
+    rows, columns, depth = blocks
+    stage = (rows + columns) * depth * itemsize + BARRIER_BYTES
+    return num_stages * stage + rows * columns // parts * out_itemsize
+
+
+def has_descriptors(device: Device) -> bool:
+    """Whether the device has an engine that copies tiles by descriptors."""
+    major = device.capability.partition(".")[0]
+    return major.isdecimal() and int(major) >= DESCRIPTOR_CAPABILITY
+
+
+# Launch paths ask for the same few plans again and again.
+@functools.lru_cache(maxsize=1024)
+def fast_plan(
+    op: Op,
+    shape: tuple[int, int, int],
+    itemsize: int,
+    device: Device,
+    *,
+    mode: Mode = "overwrite",
+    out_itemsize: int | None = None,
+    descriptors: bool = True,
+    deterministic: bool = False,
+) -> FastPlan:
+    """The fast kernel, tile and split that end first at `shape` = (T, K, N).
+
+    Of the candidates above, by `fast_time`; of equals, the simplest. out_itemsize:
+    bytes of an element of the output; by default 4 for dW, else itemsize.
+    descriptors: whether the tensors' layouts allow them. deterministic: nothing is
+    added in order of arrival. Where descriptors cannot serve, or inputs are fp32,
+    the lesson's tile and split, in grouped order.
+    """
+    out_itemsize = out_itemsize or (4 if op == "dw" else itemsize)
+    best, best_time = None, float("inf")
+    if descriptors and itemsize == 2 and 0 not in shape and has_descriptors(device):
+        for c in WHOLE_TILES if op != "dw" else SPLIT_TILES + SHARED_TILES:
+            num_stages, resident = _fitted(c, itemsize, out_itemsize, device)
+            if not resident:
+                continue
+            for p in _fast_plans(op, shape, c, num_stages, resident, device):
+                if deterministic and p.reduction == "atomic":
+                    continue
+                time = fast_time(
+                    p, c, shape, mode, itemsize, out_itemsize, device, resident
+                )
+                if time < best_time:
+                    best, best_time = p, time
+    if best is None:
+        p = plan(op, shape, itemsize, device, deterministic=deterministic)
+        return FastPlan(
+            op, "grouped", p.tile, p.tiles, p.programs, 1, p.split_t, p.reduction
+        )
+    return best
+
+
+def _fitted(c, itemsize, out_itemsize, device) -> tuple[int, int]:
+    """(stages, resident programs) of a candidate: its own stages, or as many as fit."""
+    blocks = c.rows, c.columns, c.depth
+    registers = min(255, c.rows * c.columns // (c.num_warps * device.warp_size) + 64)
+    for num_stages in range(c.num_stages, 1, -1):
+        shared = fast_shared_memory_bytes(
+            blocks, num_stages, c.parts, itemsize, out_itemsize
+        )
+        resident = resident_programs(registers, shared, c.num_warps, device)
+        if resident:
+            return num_stages, resident
+    return 0, 0
+
+
+def _fast_plans(op, shape, c, num_stages, resident, device):
+    """The plans of a candidate that are worth a thought, the simplest first."""
+    along = {
+        output_axes(op)[0]: c.rows,
+        output_axes(op)[1]: c.columns,
+        contracted_axis(op): c.depth,
+    }
+    tile = Tile(along[0], along[1], along[2], c.num_warps, num_stages)
+    tiles, slots = output_tiles(op, shape, tile), device.sm_count * resident
+    if c in SHARED_TILES:
+        if tiles % device.sm_count:
+            for reduction in ("atomic", "workspace"):
+                programs = (tiles, device.sm_count, c.parts, 1)
+                yield FastPlan(op, "stream_k", tile, *programs, reduction)
+        return
+    yield FastPlan(op, "persistent", tile, tiles, min(tiles, slots), c.parts)
+    if op != "dw":
+        return
+    # Of the splits that take so many waves, the largest has the shortest programs.
+    largest = largest_split(contracted_blocks(op, shape, tile))
+    for split_t in sorted({min(largest, n * slots // tiles) for n in (1, 2, 3)}):
+        if split_t > 1:
+            for reduction in ("atomic", "workspace"):
+                programs = (tiles, tiles * split_t, c.parts, split_t)
+                yield FastPlan(op, "split", tile, *programs, reduction)

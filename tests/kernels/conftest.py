@@ -18,6 +18,8 @@ from hypothesis import settings
 
 HERE = Path(__file__).parent
 KERNELS = ("forward", "dx", "dw", "reduce")
+# Kernels that no recorded point is made by.
+UNRECORDED = ("fast",)
 # As Triton reads it, which is not imported here: not every test needs it.
 ON = ("1", "true", "yes", "on", "y")
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ON
@@ -38,11 +40,11 @@ def pytest_collection_modifyitems(items):
     ours = [item for item in items if item.path.parent == HERE]
     for item in ours:
         named = {name for mark in item.iter_markers("kernels") for name in mark.args}
-        if unknown := named.difference(KERNELS):
+        if unknown := named.difference(KERNELS, UNRECORDED):
             raise pytest.UsageError(f"{item.nodeid}: no such kernels: {unknown}")
         if item.get_closest_marker("gpu") and not named:
             raise pytest.UsageError(f"{item.nodeid}: say which kernels it exercises")
-        if named:
+        if named.intersection(KERNELS):
             ordered = ",".join(name for name in KERNELS if name in named)
             item.user_properties.append(("kernels", ordered))
     if ours == items != [] and all(_needs(i) == "a CUDA device" for i in ours):

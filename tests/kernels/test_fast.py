@@ -1,0 +1,590 @@
+"""The fast kernels: what they compute, what descriptors take, what is compiled.
+
+Triton's interpreter reads and writes by descriptors but cannot add by them, so the
+tests lend it that: nothing there vouches for the copy engine's additions, which
+only the runs on a GPU do.
+"""
+
+import contextlib
+import functools
+import math
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver, interpreter
+
+from kernels import ops
+from kernels.fast import ops as fast
+from kernels.fast.ops import descriptor_fits, multiply
+from kernels.plan import (
+    FastPlan,
+    contracted_blocks,
+    fast_plan,
+    fast_shared_memory_bytes,
+    output_tiles,
+    plan,
+    product_sizes,
+    resident_programs,
+)
+from tests.kernels.contract import (
+    DEVICE,
+    DTYPES,
+    INTERPRETED,
+    LAYOUTS,
+    Output,
+    assert_as_exact_as_vendor,
+    assert_exact,
+    name_of,
+    operand,
+    shape_of,
+    shapes,
+    tile_of,
+)
+from tests.kernels.test_compile import CompiledKernel, FakeDriver, cuobjdump
+from tests.kernels.test_plan import H200
+
+LAUNCHED = (
+    "grouped",
+    "descriptor",
+    "persistent",
+    "split",
+    "stream_k",
+    "stream_k_reduce",
+)
+OPS = ("forward", "dx", "dw")
+# (implementation, reduction, split over the contraction, parts). A GPU compiles each
+# anew, so few differ in more than one thing.
+GROUPED = ("grouped", "none", 1, 1)
+PERSISTENT = ("persistent", "none", 1, 2)
+WHOLE_FORMS = (GROUPED, ("descriptor", "none", 1, 1), PERSISTENT)
+SPLIT_FORMS = (
+    ("grouped", "atomic", 3, 1),
+    ("grouped", "workspace", 3, 1),
+    ("split", "atomic", 3, 2),
+    ("split", "atomic", 20, 2),
+    ("split", "workspace", 3, 2),
+    ("split", "workspace", 20, 2),
+    ("stream_k", "atomic", 1, 2),
+    ("stream_k", "workspace", 1, 2),
+)
+DETERMINISTIC_FORMS = [form for form in SPLIT_FORMS if form[1] == "workspace"]
+# Pitches and beginnings of multiples of 16 bytes, in either order.
+ALIGNED = {
+    "aligned": lambda rows, columns: (-(-columns // 8) * 8 + 8, 1, 64),
+    "aligned, swapped": lambda rows, columns: (1, -(-rows // 8) * 8 + 8, 72),
+}
+
+# Tails along every axis of the product, of outputs that descriptors can write.
+SHAPES = {op: shape_of(op, 136, 203, 72) for op in OPS}
+
+every_op = pytest.mark.parametrize("op", OPS)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+every_mode = pytest.mark.parametrize("mode", ("overwrite", "accumulate"))
+
+
+def forms(*which):
+    return pytest.mark.parametrize(
+        "form", which, ids=lambda form: "-".join(map(str, form))
+    )
+
+
+def on_a_device(test):
+    """For a test that launches: in the interpreter, and on a GPU."""
+    for mark in ("interpreter", "gpu"):
+        test = getattr(pytest.mark, mark)(test)
+    return pytest.mark.kernels("fast")(test)
+
+
+@pytest.fixture(autouse=True)
+def aligned_layouts_and_added_tiles(monkeypatch):
+    """What the contract's layouts and the interpreter lack."""
+    for name, layout in ALIGNED.items():
+        monkeypatch.setitem(LAYOUTS, name, layout)
+    if INTERPRETED:
+
+        def create_descriptor_reduce(builder, kind, descriptor, value, offsets):
+            pointers, inside = descriptor.materialize_pointers(offsets)
+            there = builder.create_masked_load(pointers, inside, None, None, None, None)
+            there.data = there.data + value.data
+            return builder.create_masked_store(pointers, there, inside, None, None)
+
+        monkeypatch.setattr(
+            interpreter.InterpreterBuilder,
+            "create_descriptor_reduce",
+            create_descriptor_reduce,
+            raising=False,
+        )
+
+
+def tile_blocks(tile) -> tuple[int, int, int]:
+    return tile.block_t, tile.block_k, tile.block_n
+
+
+def planned(op, form, shape, tile=None, programs=5) -> FastPlan:
+    """A plan of several tiles and blocks at small sizes; on a GPU, one tile for all.
+
+    A compilation there takes a second, a block in the interpreter some milliseconds.
+    """
+    implementation, reduction, split_t, parts = form
+    tile = tile or tile_of(op, 64, 64 if INTERPRETED else 32, 64, num_stages=3)
+    tiles = output_tiles(op, shape, tile)
+    return FastPlan(
+        op, implementation, tile, tiles, programs, parts, split_t, reduction
+    )
+
+
+def check(op, shape, dtype, form, *, mode="overwrite", layouts=None, **choices):
+    """Multiply in NaN, into NaN (or onto 5.0 to accumulate), and compare."""
+    integers = choices.pop("integers", False)
+    a_shape, b_shape, out_shape = shapes(op, shape)
+    first, second, third = layouts or ("aligned",) * 3
+    a = operand(a_shape, dtype, layout=first, integers=integers, seed=1)
+    b = operand(b_shape, dtype, layout=second, integers=integers, seed=2)
+    holding = 5.0 if mode == "accumulate" else math.nan
+    out_dtype = choices.pop("out_dtype", torch.float32 if op == "dw" else dtype)
+    out = Output(out_shape, out_dtype, layout=third, holding=holding)
+    base = out.tensor.clone() if mode == "accumulate" else None
+    plan = planned(op, form, shape, **choices)
+    assert multiply(op, a, b, out=out.tensor, mode=mode, plan=plan) is out.tensor
+    out.assert_surroundings_untouched()
+    compare = assert_exact if integers else assert_as_exact_as_vendor
+    compare(out.tensor, op, a, b, base)
+
+
+# What they compute
+
+
+@on_a_device
+@every_op
+@forms(*WHOLE_FORMS)
+def test_every_product(op, form):
+    """Odd sizes: what a tile reaches beyond is read as 0, and is not written."""
+    check(op, SHAPES[op], DTYPES[0], form)
+
+
+@on_a_device
+@forms(GROUPED, PERSISTENT)
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=name_of)
+def test_every_dtype(dtype, form):
+    """The other dtypes, fp32 in exact products."""
+    check("forward", SHAPES["forward"], dtype, form)
+
+
+@on_a_device
+@forms(*SPLIT_FORMS)
+@every_mode
+def test_every_split_of_dw(form, mode):
+    """Every split, of more splits than blocks too, stores and accumulates."""
+    check("dw", SHAPES["dw"], DTYPES[0], form, mode=mode)
+
+
+@on_a_device
+@forms(*WHOLE_FORMS, ("split", "none", 1, 2))
+def test_accumulating_alone(form):
+    """A tile's one owner adds into what the gradient holds."""
+    check("dw", SHAPES["dw"], DTYPES[0], form, mode="accumulate")
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize("swapped", range(1, 8))
+def test_every_order_of_every_tensor(op, swapped):
+    """Each of the three tensors may lie in rows or in columns."""
+    layouts = [
+        "aligned, swapped" if swapped >> place & 1 else "aligned" for place in range(3)
+    ]
+    check(op, SHAPES[op], DTYPES[0], PERSISTENT, layouts=layouts)
+
+
+@on_a_device
+@forms(SPLIT_FORMS[4], SPLIT_FORMS[7])
+def test_gradient_in_columns(form):
+    """A gradient stored the other way has its workspace that way, too."""
+    layouts = ("aligned", "aligned, swapped", "aligned, swapped")
+    check("dw", SHAPES["dw"], DTYPES[0], form, mode="accumulate", layouts=layouts)
+
+
+@on_a_device
+@every_op
+def test_any_stride_by_pointers(op):
+    """The grouped kernel reads what descriptors cannot: odd pitches, gaps, repeats."""
+    layouts = ("gapped", "row repeated", "pitched")
+    shape = shape_of(op, 33, 71, 49)
+    check(op, shape, DTYPES[0], GROUPED, layouts=layouts, integers=True)
+
+
+@on_a_device
+@pytest.mark.parametrize("out_dtype", DTYPES, ids=name_of)
+def test_output_of_every_dtype(out_dtype):
+    """The sum is cast once, to whatever out is of."""
+    check("forward", SHAPES["forward"], DTYPES[0], PERSISTENT, out_dtype=out_dtype)
+
+
+@on_a_device
+@pytest.mark.parametrize("reduction", ("atomic", "workspace"))
+@pytest.mark.parametrize("programs, edge", ((1, 131), (2, 131), (5, 131), (64, 50)))
+def test_shares_of_stream_k(programs, edge, reduction):
+    """Whole waves alone, none at all, one tile, and more programs than blocks."""
+    shape, form = shape_of("dw", edge, 203, 52), ("stream_k", reduction, 1, 2)
+    choices = {"mode": "accumulate", "programs": programs, "integers": True}
+    check("dw", shape, DTYPES[0], form, **choices)
+
+
+@pytest.mark.gpu
+@pytest.mark.kernels("fast")
+@forms(*DETERMINISTIC_FORMS)
+def test_the_same_bits_every_time(form):
+    """Deterministic forms give the same bits, run after run, in both modes."""
+    T, K, N = 40003, 131, 76
+    x = operand((T, K), DTYPES[0], layout="aligned", seed=1)
+    dy = operand((T, N), DTYPES[0], layout="aligned", seed=2)
+    plan = planned("dw", form, (T, K, N), programs=100)
+    first = None
+    for _ in range(20):
+        again = multiply("dw", x, dy, plan=plan)
+        multiply("dw", x, dy, out=again, mode="accumulate", plan=plan)
+        first = again if first is None else first
+        assert torch.equal(first, again)
+
+
+@pytest.mark.gpu
+@pytest.mark.kernels("fast")
+@pytest.mark.parametrize("deterministic", (False, True))
+def test_planned(deterministic):
+    """The planned kernels of a real shape are as exact as the vendor, in both modes."""
+    T, K, N = 16384, 768, 3072
+    x = operand((T, K), torch.bfloat16, layout="plain", seed=1)
+    w = operand((K, N), torch.bfloat16, layout="plain", seed=2)
+    dy = operand((T, N), torch.bfloat16, layout="plain", seed=3)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        assert_as_exact_as_vendor(multiply("forward", x, w), "forward", x, w)
+        assert_as_exact_as_vendor(multiply("dx", dy, w), "dx", dy, w)
+        dw = multiply("dw", x, dy)
+        assert_as_exact_as_vendor(dw, "dw", x, dy)
+        base = dw.clone()
+        multiply("dw", x, dy, out=dw, mode="accumulate")
+        assert_as_exact_as_vendor(dw, "dw", x, dy, base)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize("shape", ((0, 16, 16), (16, 0, 16), (16, 16, 0)))
+def test_empty(op, shape):
+    """An empty contraction is 0, an empty output is nothing."""
+    a_shape, b_shape, out_shape = shapes(op, shape)
+    a = torch.ones(a_shape, device=DEVICE)
+    b = torch.ones(b_shape, device=DEVICE)
+    out = multiply(op, a, b)
+    assert out.shape == out_shape
+    assert (out == 0).all()
+
+
+# What descriptors take
+
+
+def test_descriptors_take_rows_and_columns():
+    """Adjacent along either axis, in steps of 16 bytes along the other."""
+    matrix = torch.empty(16, 24, dtype=torch.float16)
+    assert descriptor_fits(matrix) and descriptor_fits(matrix.T)
+    assert descriptor_fits(matrix[3:, 8:]) and descriptor_fits(matrix[3:, 8:11])
+    assert descriptor_fits(torch.empty(16, 20))
+
+
+def test_descriptors_write_whole_16_bytes():
+    """A store would fill the last 16 bytes of a row up: such a row is not its own."""
+    matrix = torch.empty(16, 24, dtype=torch.float16)
+    assert descriptor_fits(matrix[:, :16], written=True)
+    assert not descriptor_fits(matrix[:, :11], written=True)
+    assert not descriptor_fits(matrix.T[:11], written=True)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    (
+        pytest.param(torch.empty(16, 20, dtype=torch.float16), id="odd pitch"),
+        pytest.param(torch.empty(16, 24, dtype=torch.float16)[:, 1:], id="odd start"),
+        pytest.param(torch.empty(16, 48, dtype=torch.float16)[:, ::2], id="gaps"),
+        pytest.param(torch.empty(1, 24, dtype=torch.float16).expand(16, 24), id="rows"),
+        pytest.param(torch.empty(64).as_strided((8, 8), (4, 1)), id="overlapping"),
+        pytest.param(torch.empty(0, 24, dtype=torch.float16), id="no rows"),
+        pytest.param(torch.empty(24, 0, dtype=torch.float16), id="no columns"),
+        pytest.param(torch.empty(8, dtype=torch.float16), id="1-D"),
+        pytest.param(torch.empty(2, 8, 8, dtype=torch.float16), id="3-D"),
+        pytest.param(torch.empty(2**31, 1, device="meta").T, id="2^31 columns"),
+        pytest.param(
+            torch.empty_strided((2, 8), (2**38, 1), device="meta"),
+            id="pitch of 2^40 bytes",
+        ),
+    ),
+)
+def test_descriptors_do_not_take(tensor):
+    """What the copy engine cannot: the grouped kernel has it."""
+    assert not descriptor_fits(tensor)
+
+
+# What is refused
+
+
+@on_a_device
+@pytest.mark.parametrize(
+    "op, choices",
+    (
+        ("backward", {}),
+        ("dw", {"mode": "add"}),
+        ("dw", {"mode": "accumulate"}),
+        ("forward", {"mode": "accumulate", "out": torch.ones(32, 32)}),
+        ("dw", {"plan": planned("forward", PERSISTENT, (32, 32, 32))}),
+        ("dx", {"plan": planned("dx", SPLIT_FORMS[2], (32, 32, 32))}),
+        ("dw", {"plan": planned("dw", PERSISTENT, (32, 32, 320))}),
+        ("dw", {"plan": planned("dw", ("split", "none", 3, 2), (32, 32, 32))}),
+        ("dw", {"plan": planned("dw", ("stream_k", "none", 1, 2), (32, 32, 32))}),
+        ("dw", {"out": torch.ones(16, 32)}),
+        ("dw", {"out": [1.0]}),
+        ("forward", {"out": torch.ones(32, 32).to_sparse()}),
+    ),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_refused(op, choices):
+    """What makes no sense is refused in one sentence, before anything happens."""
+    a, b = (torch.ones(32, 32, device=DEVICE) for _ in range(2))
+    with pytest.raises((TypeError, ValueError)) as caught:
+        multiply(op, a, b, **choices)
+    message = str(caught.value)
+    assert message.startswith(("op ", "mode ", "plan ", "out ")), message
+    assert "\n" not in message and len(message) < 160, message
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize("position", (0, 1))
+def test_output_in_an_operand(op, position):
+    """An output that shares memory with an operand would change it while it is read."""
+    a, b, memory = (torch.ones(64, 32, device=DEVICE) for _ in range(3))
+    operands = [a[:32], b[:32]]
+    operands[position] = memory[:32]
+    with pytest.raises(ValueError, match="^out must not reach into"):
+        multiply(op, *operands, out=memory[31:63])
+    assert (memory == 1).all()
+
+
+@on_a_device
+def test_plan_for_descriptors_that_do_not_fit():
+    """A plan that needs descriptors is refused where there can be none."""
+    x, w = torch.ones(32, 33, device=DEVICE), torch.ones(33, 32, device=DEVICE)
+    plan = planned("forward", PERSISTENT, (32, 33, 32))
+    with pytest.raises(ValueError, match="^plan must be grouped"):
+        multiply("forward", x, w, plan=plan)
+
+
+# What is planned
+
+
+# The kernels' table of sizes: wide, narrow, starved, with a last wave.
+WIDE, NARROW = (8192, 4096, 14336), (8192, 4096, 64)
+STARVED, LAST_WAVE = (32768, 1024, 1024), (16384, 768, 3072)
+
+
+def test_wide_outputs_are_persistent():
+    """Where tiles are many, each has one owner, one program an SM."""
+    for op in OPS:
+        p = fast_plan(op, WIDE, 2, H200)
+        assert (p.implementation, p.reduction, p.programs) == (
+            "persistent",
+            "none",
+            132,
+        )
+        rows, columns, depth = product_sizes(op, tile_blocks(p.tile))
+        assert (rows, columns, depth) == (128, 256, 64), op
+
+
+def test_few_columns_take_narrow_tiles():
+    """64 columns of output are one tile across, not a quarter of one."""
+    p = fast_plan("forward", NARROW, 2, H200)
+    assert p.tile.block_n == 64
+    assert fast_plan("dw", NARROW, 2, H200).tile.block_n == 64
+
+
+def test_starved_dw_is_split():
+    """32 tiles are shared by four programs each, which fill the SMs once."""
+    p = fast_plan("dw", STARVED, 2, H200, mode="accumulate")
+    assert p.implementation == "split" and p.reduction == "atomic"
+    assert 120 <= p.programs == p.tiles * p.split_t <= 132
+
+
+def test_a_last_wave_is_shared():
+    """144 tiles are one wave and twelve more, of which all programs take a share."""
+    p = fast_plan("dw", LAST_WAVE, 2, H200, mode="accumulate")
+    assert (p.implementation, p.tiles, p.programs) == ("stream_k", 144, 132)
+
+
+@pytest.mark.parametrize("mode", ("overwrite", "accumulate"))
+@pytest.mark.parametrize("shape", (WIDE, NARROW, STARVED, LAST_WAVE), ids=str)
+def test_deterministic_plans_add_in_no_order_of_arrival(shape, mode):
+    """Asked for determinism, every plan has it."""
+    p = fast_plan("dw", shape, 2, H200, mode=mode, deterministic=True)
+    assert p.reduction in ("none", "workspace")
+    assert p.reduction == "workspace" or p.split_t == 1
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    "itemsize, device, descriptors",
+    (
+        (2, H200, False),
+        (4, H200, True),
+        (2, replace(H200, capability="8.0"), True),
+        (2, replace(H200, capability="none"), True),
+    ),
+)
+def test_without_descriptors(op, itemsize, device, descriptors):
+    """Odd layouts, fp32 and older devices get the lesson's tile in grouped order."""
+    for shape in (WIDE, STARVED, (0, 16, 16), (16, 16, 0)):
+        p = fast_plan(op, shape, itemsize, device, descriptors=descriptors)
+        lesson = plan(op, shape, itemsize, device)
+        assert p.implementation == "grouped"
+        assert (p.tile, p.split_t) == (lesson.tile, lesson.split_t)
+
+
+@pytest.mark.parametrize("sm_count", (1, 46, 78, 132, 148))
+@pytest.mark.parametrize("limit_kib", (64, 99, 227))
+@given(
+    op=st.sampled_from(OPS),
+    shape=st.tuples(*[st.integers(1, 20000)] * 3),
+    out_itemsize=st.sampled_from((2, 4)),
+    deterministic=st.booleans(),
+)
+@settings(max_examples=20)
+def test_any_shape_on_any_device(
+    sm_count, limit_kib, op, shape, out_itemsize, deterministic
+):
+    """Plans fit the device, cover the output and leave every split some blocks."""
+    device = replace(
+        H200, sm_count=sm_count, shared_memory_per_program_bytes=limit_kib * 1024
+    )
+    if op == "dw":
+        out_itemsize = 4
+    p = fast_plan(
+        op,
+        shape,
+        2,
+        device,
+        out_itemsize=out_itemsize,
+        deterministic=deterministic,
+    )
+    blocks = product_sizes(op, tile_blocks(p.tile))
+    if p.implementation != "grouped":
+        shared = fast_shared_memory_bytes(
+            blocks, p.tile.num_stages, p.parts, 2, out_itemsize
+        )
+        assert shared <= limit_kib * 1024
+    assert p.tiles == output_tiles(op, shape, p.tile)
+    assert p.programs >= 1
+    if p.implementation in ("split", "grouped"):
+        assert p.programs == p.tiles * p.split_t
+        assert p.split_t == 1 or contracted_blocks(op, shape, p.tile) // p.split_t >= 4
+    else:
+        assert p.split_t == 1 and p.programs <= p.tiles * sm_count
+    assert op == "dw" or p.reduction == "none"
+
+
+# What is compiled for a GPU that is not here
+
+
+@functools.cache
+def compiled() -> dict[str, tuple[FastPlan, object]]:
+    """{what it does: (plan, kernel)} of planned launches, for sm_90."""
+    log, found = [], {}
+    with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
+        for name in LAUNCHED:
+            kernel = CompiledKernel(name, getattr(fast, f"{name}_kernel"), log)
+            patch.setattr(fast, f"{name}_kernel", kernel)
+        patch.setattr(ops, "_on_device", lambda tensor: contextlib.nullcontext())
+        patch.setattr(ops, "_reduce", lambda *args: None)
+        patch.setattr(fast, "descriptor_fits", lambda *_: True)
+        patch.setattr(fast, "_plainly_readable", lambda a, b: True)
+        patch.setattr(fast, "_plainly_writable", lambda *tensors: True)
+        driver.set_active(FakeDriver(GPUTarget("cuda", 90, 32)))
+
+        def launch(what, op, shape, mode="overwrite", **choices):
+            T, K, N = shape
+            x, w, dy = (
+                torch.empty(size, dtype=torch.bfloat16, device="cuda")
+                for size in ((T, K), (K, N), (T, N))
+            )
+            a, b = {"forward": (x, w), "dx": (dy, w), "dw": (x, dy)}[op]
+            out = torch.empty(K, N, device="cuda") if mode == "accumulate" else None
+            p = fast_plan(op, shape, 2, H200, mode=mode, **choices)
+            log.clear()
+            multiply(op, a, b, out=out, mode=mode, plan=p)
+            for name, kernel in log:
+                reduced = ", reduced" if name.endswith("reduce") else ""
+                found[what + reduced] = p, kernel
+
+        try:
+            launch("forward", "forward", WIDE)
+            launch("forward, narrow", "forward", NARROW)
+            launch("dx", "dx", WIDE)
+            launch("dw", "dw", WIDE, "accumulate")
+            launch("dw, split", "dw", STARVED, "accumulate")
+            launch("dw, slices", "dw", STARVED, "accumulate", deterministic=True)
+            launch("dw, shared", "dw", LAST_WAVE, "accumulate")
+        finally:
+            driver.set_active(None)  # whatever there really is, when asked for
+    return found
+
+
+def products():
+    """(what, plan, kernel) of the kernels that multiply."""
+    for what, (p, kernel) in compiled().items():
+        if not what.endswith("reduced"):
+            yield what, p, kernel
+
+
+def test_nothing_spills(tmp_path):
+    """What a thread keeps, it keeps in registers: no stack, no local memory."""
+    for what, (_, kernel) in compiled().items():
+        usage = cuobjdump(kernel, tmp_path)
+        assert (usage["STACK"], usage["LOCAL"]) == (0, 0), what
+
+
+def test_tiles_are_copied_by_the_copy_engine():
+    """Operands and outputs go by TMA, products to wgmma, which reads them in place."""
+    for what, _, kernel in products():
+        ptx = kernel.asm["ptx"]
+        assert "cp.async.bulk.tensor.2d.shared" in ptx, what
+        assert not re.search(r"\bld\.global|\bst\.global|\bcp\.async\.c[ag]", ptx), what
+        assert "wgmma.mma_async" in ptx, what
+        assert "ttg.convert_layout" not in kernel.asm["ttgir"], what
+
+
+def test_the_copy_engine_adds():
+    """Into a gradient it adds, where another has a part in it or it holds something."""
+    for what, p, kernel in products():
+        adds = "cp.reduce.async.bulk.tensor" in kernel.asm["ptx"]
+        assert adds == (p.op == "dw" and p.reduction != "workspace"), what
+        assert not re.search(r"\b(atom|red)\.global", kernel.asm["ptx"]), what
+
+
+def test_shared_memory_is_as_planned(tmp_path):
+    """A program takes what the plan reckons with, or less; as many are resident."""
+    for what, p, kernel in products():
+        blocks = product_sizes(p.op, tile_blocks(p.tile))
+        out_itemsize = 4 if p.op == "dw" else 2
+        planned_bytes = fast_shared_memory_bytes(
+            blocks, p.tile.num_stages, p.parts, 2, out_itemsize
+        )
+        taken = kernel.metadata.shared
+        assert taken <= planned_bytes, what
+        registers = cuobjdump(kernel, tmp_path)["REG"]
+        resident = resident_programs(registers, taken, p.tile.num_warps, H200)
+        if p.implementation == "persistent":
+            assert p.programs == min(p.tiles, resident * H200.sm_count), what
