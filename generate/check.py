@@ -10,14 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from generate.schema import (
+    Accumulation,
     Ceilings,
     DataError,
+    DeterminismPoint,
     GemmPoint,
     Gpu,
     OccupancyPoint,
     Recording,
     Shape,
     SplitPoint,
+    TimelinePoint,
+    TransposePoint,
+    TrapPoint,
     recordings,
 )
 from kernels import plan
@@ -31,6 +36,8 @@ SLOWEST = 100
 LAUNCH_MS = 1.0
 # Relative error above this is a wrong result, not rounding: bf16 keeps 8 bits.
 LARGEST_ERROR = 2**-7
+# Sections of products of the kernels and the vendor's, each a whole operation.
+TIMED = ("gemms", "splits", "determinism", "transposes")
 # Times must grow where the contraction is this many times deeper and no other
 # dimension is smaller.
 MORE_WORK = 4
@@ -81,15 +88,23 @@ def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
     gpu, ceilings = recording.environment.gpu, recording.ceilings
     if ceilings:
         yield from _ceilings(ceilings, gpu)
-        for name in ("gemms", "splits"):
+        for name in TIMED:
             if section := getattr(recording, name):
                 yield from _physics(f"{name}.json", section.points, ceilings, gpu)
-    for name in ("gemms", "splits"):
+    for name in TIMED:
         if section := getattr(recording, name):
             yield from _growth(f"{name}.json", section.points)
-    if recording.occupancy:
-        for index, point in enumerate(recording.occupancy.points):
-            yield from _occupancy(f"points[{index}]", point, gpu)
+    for name, faults in (
+        ("occupancy", _occupancy),
+        ("timelines", _timeline),
+        ("determinism", _repeats),
+        ("traps", _trap),
+    ):
+        section = getattr(recording, name)
+        for index, point in enumerate(section.points if section else ()):
+            yield from faults(f"points[{index}]", point, gpu)
+    if recording.accumulation:
+        yield from _accumulation(recording.accumulation)
 
 
 def _consistency(recording: Recording) -> Iterator[tuple[str, str]]:
@@ -127,6 +142,8 @@ def _physics(
     ceiling = ceilings.gemm_peak_tflops
     for index, point in enumerate(points):
         where = f"points[{index}]"
+        if getattr(point, "way", None) == "the copy alone":
+            continue
         if point.error is not None and point.error > LARGEST_ERROR:
             yield file, f"{where}.error: {point.error:.2g} is no rounding error"
         if point.samples_ms is None:
@@ -154,7 +171,9 @@ def _physics(
             )
 
 
-def _read_bytes(point: GemmPoint | SplitPoint) -> int:
+def _read_bytes(
+    point: GemmPoint | SplitPoint | DeterminismPoint | TransposePoint,
+) -> int:
     """Bytes of the two operands, which a cold cache makes every call read."""
     itemsize = 4 if point.dtype == "float32" else 2
     t, k, n = point.shape
@@ -210,6 +229,78 @@ def _occupancy(
             f"{counters.achieved_occupancy_pct:.0f} is above the theoretical "
             f"{theoretical:.0f}",
         )
+
+
+def _timeline(where: str, point: TimelinePoint, gpu: Gpu) -> Iterator[tuple[str, str]]:
+    file, trace = "timelines.json", point.trace
+    if trace is None:
+        return
+    if trace.sms > gpu.sm_count:
+        yield (
+            file,
+            f"{where}.trace.sm: {trace.sms} SMs ran, the device has {gpu.sm_count}",
+        )
+    if trace.resident > point.resident_programs:
+        yield (
+            file,
+            f"{where}.trace: {trace.resident} programs ran on an SM at once, the "
+            f"driver allows {point.resident_programs}",
+        )
+    if point.configuration:
+        c = point.configuration
+        tile = plan.Tile(c.block_t, c.block_k, c.block_n, c.num_warps, c.num_stages)
+        programs = plan.output_tiles("dw", point.shape, tile) * point.split_t
+        if programs != len(trace.sm):
+            yield (
+                file,
+                f"{where}.trace.sm: {len(trace.sm)} programs are traced, "
+                f"{programs} were launched",
+            )
+    longest = max(point.traced_ms)
+    if trace.makespan_ns / 1e6 > TOLERANCE * longest:
+        yield (
+            file,
+            f"{where}.trace.end_ns: the programs ran for {trace.makespan_ns} ns, the "
+            f"longest operation took {longest:.3g} ms",
+        )
+
+
+def _repeats(
+    where: str, point: DeterminismPoint, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    for index, repeats in enumerate(point.repeats):
+        differs = (
+            repeats.distinct > 1,
+            repeats.differing_elements > 0,
+            repeats.largest_spread > 0,
+        )
+        if repeats.distinct > repeats.runs or any(differs) != all(differs):
+            yield (
+                "determinism.json",
+                f"{where}.repeats[{index}].distinct: {repeats.distinct} bit patterns "
+                f"in {repeats.runs} runs, with {repeats.differing_elements} elements "
+                f"that differ by up to {repeats.largest_spread:g}",
+            )
+
+
+def _trap(where: str, point: TrapPoint, gpu: Gpu) -> Iterator[tuple[str, str]]:
+    fixed = point.fixed
+    if fixed and fixed.error is not None and fixed.error > LARGEST_ERROR:
+        yield (
+            "traps.json",
+            f"{where}.fixed.error: {fixed.error:.2g} is no rounding error",
+        )
+
+
+def _accumulation(section: Accumulation) -> Iterator[tuple[str, str]]:
+    for name, dtype in (("points", "buffer"), ("partials", "partials")):
+        for index, point in enumerate(getattr(section, name)):
+            single = getattr(point, dtype) == "float32"
+            if single and point.error > LARGEST_ERROR:
+                yield (
+                    "accumulation.json",
+                    f"{name}[{index}].error: {point.error:.2g} is no rounding error",
+                )
 
 
 def _content(recording: Recording) -> str:

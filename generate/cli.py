@@ -32,6 +32,13 @@ def record(
     shape: Annotated[
         list[str] | None, typer.Option(help="T,K,N instead of the usual; may repeat.")
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full/--quick",
+            help="More split shapes and more repeated runs, or what the site shows.",
+        ),
+    ] = False,
     resume: Annotated[
         bool, typer.Option(help="Go on with the newest recording of this GPU.")
     ] = False,
@@ -49,6 +56,7 @@ def record(
             only_sections=tuple(section or ()),
             only_shapes=tuple(shapes.parse(text) for text in shape or ()),
             resume=resume,
+            extent="full" if full else "quick",
             device_index=device,
             console=console,
         )
@@ -64,12 +72,11 @@ def record(
 
 def _skipped(recording: Recording) -> list[str]:
     found = []
-    for name in ("ceilings", "gemms", "splits"):
-        section = getattr(recording, name)
-        for point in section.points if section else ():
-            if point.skipped_reason:
+    for name, section in recording.sections.items():
+        for point in getattr(section, "points", ()):
+            if reason := getattr(point, "skipped_reason", None):
                 words = " ".join(map(str, point.key))
-                found.append(f"skipped {name} {words}: {point.skipped_reason}")
+                found.append(f"skipped {name} {words}: {reason}")
     verification = recording.verification
     for point in verification.points if verification else ():
         if point.outcome in ("failed", "error"):
@@ -124,7 +131,7 @@ def report(
     ] = None,
     root: Annotated[Path, typer.Option(help="The checkout.")] = ROOT,
 ) -> None:
-    """Print ours against vendor per op and shape, and the best splits."""
+    """Print ours against vendor per op and shape, best splits, and each claim."""
     from generate.report import print_report
     from generate.report import report as compute
 
@@ -136,9 +143,9 @@ def report(
     if not chosen:
         raise _stop(f"there is no recording {recording or ''} under {root / 'data'}")
     if as_json:
-        typer.echo(json.dumps(compute(chosen[-1]), allow_nan=False, indent=1))
+        typer.echo(json.dumps(compute(chosen[-1], found), allow_nan=False, indent=1))
     else:
-        print_report(chosen[-1], console)
+        print_report(chosen[-1], console, found)
 
 
 @app.command()

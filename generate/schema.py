@@ -13,6 +13,7 @@ import os
 import statistics
 from collections import Counter
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kernels.plan import Device, Mode, Op, Reduction
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Implementation = Literal["vendor", "lesson"]
 Kernel = Literal["forward", "dx", "dw", "reduce"]
@@ -29,6 +30,9 @@ Size = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(ge=0, le=100)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Error = Annotated[float, Field(ge=0)]
+"""‖out − fp64‖ / ‖fp64‖."""
 Samples = Annotated[tuple[Positive, ...], Field(min_length=5)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -118,8 +122,8 @@ class GemmPoint(Timed, Shape):
     implementation: Implementation
     dtype: Dtype
     configuration: Configuration | None
-    error: Annotated[float, Field(ge=0)] | None
-    """‖out − fp64‖ / ‖fp64‖ over the checked rows of the output."""
+    error: Error | None
+    """Over the checked rows of the output."""
 
     @property
     def key(self) -> tuple:
@@ -137,7 +141,7 @@ class SplitPoint(Timed, Shape):
     split_t: Size
     dtype: Dtype
     configuration: Configuration | None
-    error: Annotated[float, Field(ge=0)] | None
+    error: Error | None
 
     @property
     def key(self) -> tuple:
@@ -178,16 +182,260 @@ class OccupancyPoint(Shape):
     """Programs an SM holds at once, by the driver's own occupancy call."""
     counters: Counters | None
     counters_reason: Text | None
+    utilization_pct: Percent | None
+    """GPU-Util, as nvidia-smi shows it, while the kernel ran again and again."""
+    utilization_reason: Text | None
 
     @model_validator(mode="after")
     def _counted_or_reason(self):
         if (self.counters is None) == (self.counters_reason is None):
             raise ValueError("needs either counters or counters_reason")
+        if (self.utilization_pct is None) == (self.utilization_reason is None):
+            raise ValueError("needs either utilization_pct or utilization_reason")
         return self
 
     @property
     def key(self) -> tuple:
         return self.kernel, self.mode, self.reduction, self.split_t, *self.shape
+
+
+class Trace(Model):
+    """Where and when the programs of one launch ran, in the order of their ids."""
+
+    sm: tuple[Count, ...]
+    start_ns: tuple[Count, ...]
+    end_ns: tuple[Count, ...]
+    """Since the first start of any."""
+
+    @model_validator(mode="after")
+    def _one_of_each_a_program(self):
+        if not len(self.sm) == len(self.start_ns) == len(self.end_ns) > 0:
+            raise ValueError("needs sm, start_ns and end_ns of each program")
+        if min(self.start_ns):
+            raise ValueError("start_ns must count from the first start")
+        spans = zip(self.start_ns, self.end_ns, strict=True)
+        if any(end <= start for start, end in spans):
+            raise ValueError("end_ns must come after start_ns")
+        return self
+
+    @property
+    def makespan_ns(self) -> int:
+        """From the first start to the last end."""
+        return max(self.end_ns)
+
+    @cached_property
+    def lanes(self) -> tuple[int, ...]:
+        """Which of its SM's slots each program ran in: the first that was free."""
+        lanes = [0] * len(self.sm)
+        free: dict[int, list[int]] = {}
+        for program in sorted(range(len(self.sm)), key=self.start_ns.__getitem__):
+            ends = free.setdefault(self.sm[program], [])
+            start = self.start_ns[program]
+            lane = next((i for i, end in enumerate(ends) if end <= start), len(ends))
+            ends[lane : lane + 1] = [self.end_ns[program]]
+            lanes[program] = lane
+        return tuple(lanes)
+
+    @property
+    def resident(self) -> int:
+        """The most programs that any SM held at once."""
+        return max(self.lanes) + 1
+
+    @property
+    def waves(self) -> int:
+        """The most programs that one slot ran, one after another."""
+        return max(Counter(zip(self.sm, self.lanes, strict=True)).values())
+
+    @property
+    def sms(self) -> int:
+        """SMs that ran a program."""
+        return len(set(self.sm))
+
+    def fill(self, sm_count: int) -> float:
+        """Share of SM-time, over the makespan, with a program on the SM."""
+        spans = sorted(zip(self.sm, self.start_ns, self.end_ns, strict=True))
+        filled, before, until = 0, None, 0
+        for sm, start, end in spans:
+            until = until if sm == before else 0
+            filled += max(0, end - max(start, until))
+            before, until = sm, max(until, end)
+        return filled / (sm_count * self.makespan_ns)
+
+
+class TimelinePoint(Shape):
+    """dW, overwriting, traced: a launch whose makespan is the median of several."""
+
+    reduction: Reduction
+    split_t: Size
+    dtype: Dtype
+    configuration: Configuration | None
+    resident_programs: Size | None
+    """Programs an SM holds at once, by the driver's own occupancy call."""
+    trace: Trace | None
+    plain_ms: Samples | None
+    traced_ms: Samples | None
+    """The whole operation by the kernel as it is and by the traced one, in turns."""
+    skipped_reason: Text | None
+
+    @model_validator(mode="after")
+    def _traced_or_skipped(self):
+        found = [self.trace, self.plain_ms, self.traced_ms, self.resident_programs]
+        missing = [value is None for value in found]
+        if any(missing) != all(missing) or all(missing) == (not self.skipped_reason):
+            raise ValueError("needs either a trace with its samples or skipped_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return self.reduction, self.split_t, *self.shape
+
+    @property
+    def overhead(self) -> float | None:
+        """Time of the traced operation over that of the plain one, less one."""
+        if self.trace is None:
+            return None
+        return statistics.median(self.traced_ms) / statistics.median(self.plain_ms) - 1
+
+
+class Repeats(Model):
+    """Many runs of one call on the same operands, and how far they disagree."""
+
+    condition: Literal["alone", "memory pressure", "two streams"]
+    runs: Size
+    distinct: Size
+    """Bit patterns of the whole output."""
+    differing_elements: Count
+    """Elements that any two runs disagree on."""
+    largest_spread: Annotated[float, Field(ge=0)]
+    """Largest less smallest value of the worst element, over the output's RMS."""
+
+
+class DeterminismPoint(Timed, Shape):
+    """dW, overwriting, run again and again; the vendor's split is its own choice."""
+
+    implementation: Implementation
+    reduction: Reduction | None
+    split_t: Size | None
+    dtype: Dtype
+    configuration: Configuration | None
+    error: Error | None
+    repeats: tuple[Repeats, ...]
+
+    @property
+    def key(self) -> tuple:
+        return self.implementation, self.reduction, self.split_t, *self.shape
+
+    def under(self, condition: str) -> Repeats | None:
+        return next((r for r in self.repeats if r.condition == condition), None)
+
+
+class AccumulationPoint(Shape):
+    """A gradient buffer after so many micro-batches of T tokens each."""
+
+    gradient: Literal["noise", "signal"]
+    """Micro-batches that agree on nothing, or on a small common part."""
+    buffer: Dtype
+    micro_batches: Size
+    error: Error
+    unchanged_share: Share
+    """Elements that the last micro-batch left as they were, of those it added to."""
+
+    @property
+    def key(self) -> tuple:
+        return self.gradient, self.buffer, self.micro_batches, *self.shape
+
+
+class PartialsPoint(Shape):
+    """dW from partial sums of a dtype, rounded once each and added in order."""
+
+    partials: Dtype
+    split_t: Size
+    error: Error
+
+    @property
+    def key(self) -> tuple:
+        return self.partials, self.split_t, *self.shape
+
+
+class TransposePoint(Timed, Shape):
+    """One way to come by the product of an operand's transpose."""
+
+    op: Op
+    implementation: Implementation
+    way: Literal["in place", "copied first", "copied before", "the copy alone"]
+    dtype: Dtype
+    error: Error | None
+    extra_bytes: Count | None
+    """The allocator's peak over the operands and the output."""
+
+    @property
+    def key(self) -> tuple:
+        return self.op, self.implementation, self.way, *self.shape
+
+
+class Reading(Model):
+    """A number that a measurement or a test of a trap gave."""
+
+    value: float
+    unit: Text
+    meaning: Text
+
+
+class Effect(Model):
+    """What one form of a trap did: its result, its time, or its reading."""
+
+    error: Error | None
+    """Over the finite elements; null without a result or where none is finite."""
+    elements: Count
+    wrong_elements: Count
+    """Further from fp64 than 5e-4 of the output's RMS; not finite ones among them."""
+    non_finite_elements: Count
+    picture: tuple[tuple[float | None, ...], ...] | None
+    """A grid over the output: the worst |out − fp64| of a cell over the RMS of the
+    whole, null where one is not finite."""
+    samples_ms: Samples | None
+    reading: Reading | None
+
+    @property
+    def time_ms(self) -> float | None:
+        return None if self.samples_ms is None else statistics.median(self.samples_ms)
+
+
+class CheckOutcome(Model):
+    """What a check says of both forms of a trap: a good one passes only the fix."""
+
+    check: Text
+    broken_passes: bool
+    fixed_passes: bool
+
+
+class TrapPoint(Model):
+    """A mistake made on purpose beside its fix, on the same operands.
+
+    T, K, N are null where not even the operands could be made.
+    """
+
+    T: Size | None
+    K: Size | None
+    N: Size | None
+    trap: Text
+    kind: Literal["wrong result", "lost time", "blind check"]
+    dtype: Dtype
+    broken: Effect | None
+    fixed: Effect | None
+    checks: tuple[CheckOutcome, ...]
+    skipped_reason: Text | None
+
+    @model_validator(mode="after")
+    def _run_or_skipped(self):
+        ran = self.broken is not None and self.fixed is not None
+        if ran == (self.skipped_reason is not None):
+            raise ValueError("needs either both effects or skipped_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return (self.trap,)
 
 
 class TestOutcome(Model):
@@ -208,7 +456,7 @@ class TestOutcome(Model):
 class Section(Model):
     """What every file of a recording says of itself."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     harness_version: Size
     kernels_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Digest of the sources under kernels/ that the numbers come from."""
@@ -216,11 +464,12 @@ class Section(Model):
 
     @model_validator(mode="after")
     def _no_duplicates(self):
-        keys = Counter(point.key for point in getattr(self, "points", ()))
-        for key, times in keys.items():
-            if times > 1:
-                words = " ".join(map(str, key))
-                raise ValueError(f"points: the point {words} stands {times} times")
+        for name in ("points", "partials"):
+            keys = Counter(point.key for point in getattr(self, name, ()))
+            for key, times in keys.items():
+                if times > 1:
+                    words = " ".join(map(str, key))
+                    raise ValueError(f"{name}: the point {words} stands {times} times")
         return self
 
 
@@ -228,6 +477,8 @@ class Gpu(Model):
     """Facts of the device, from the driver and, where it answers, NVML."""
 
     name: str
+    unit: Text | None
+    """Digest of the board's identity: which of several alike it was."""
     capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
     sm_count: Size
     warp_size: Size
@@ -270,6 +521,8 @@ class Environment(Section):
     section: Literal["environment"]
     gpu: Gpu
     software: Software
+    extent: Literal["quick", "full"]
+    """Whether each section was recorded at its fewest or at its widest."""
     input_distribution: Text
     cache_state: Text
     warmup_ms: Positive
@@ -352,6 +605,37 @@ class Occupancy(Section):
     points: Annotated[tuple[OccupancyPoint, ...], Field(min_length=1)]
 
 
+class Timelines(Section):
+    section: Literal["timelines"]
+    timer_resolution_ns: Size
+    """The smallest step between two readings of the device's clock."""
+    points: Annotated[tuple[TimelinePoint, ...], Field(min_length=1)]
+
+
+class Determinism(Section):
+    section: Literal["determinism"]
+    points: Annotated[tuple[DeterminismPoint, ...], Field(min_length=1)]
+
+
+class Accumulation(Section):
+    section: Literal["accumulation"]
+    gradient_distribution: Text
+    points: Annotated[tuple[AccumulationPoint, ...], Field(min_length=1)]
+    partials: Annotated[tuple[PartialsPoint, ...], Field(min_length=1)]
+
+
+class Transposes(Section):
+    section: Literal["transposes"]
+    points: Annotated[tuple[TransposePoint, ...], Field(min_length=1)]
+
+
+class Traps(Section):
+    section: Literal["traps"]
+    traps_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """Digest of the sources under kernels/traps/."""
+    points: Annotated[tuple[TrapPoint, ...], Field(min_length=1)]
+
+
 class Verification(Section):
     """The outcome of `pytest -m gpu` on the recorded device."""
 
@@ -375,6 +659,11 @@ SECTIONS: dict[str, type[Section]] = {
     "gemms": Gemms,
     "splits": Splits,
     "occupancy": Occupancy,
+    "timelines": Timelines,
+    "determinism": Determinism,
+    "accumulation": Accumulation,
+    "transposes": Transposes,
+    "traps": Traps,
     "verification": Verification,
 }
 
@@ -396,6 +685,11 @@ class Recording:
         self.gemms: Gemms | None = self._read("gemms")
         self.splits: Splits | None = self._read("splits")
         self.occupancy: Occupancy | None = self._read("occupancy")
+        self.timelines: Timelines | None = self._read("timelines")
+        self.determinism: Determinism | None = self._read("determinism")
+        self.accumulation: Accumulation | None = self._read("accumulation")
+        self.transposes: Transposes | None = self._read("transposes")
+        self.traps: Traps | None = self._read("traps")
         self.verification: Verification | None = self._read("verification")
 
     def _read(self, name: str):
@@ -503,7 +797,7 @@ def _dumps(raw: dict) -> str:
     fields = []
     for name, value in raw.items():
         text = json.dumps(value, allow_nan=False)
-        if name == "points":
+        if name in ("points", "partials"):
             points = [json.dumps(point, allow_nan=False) for point in value]
             text = "[\n" + ",\n".join(f"    {point}" for point in points) + "\n  ]"
         fields.append(f"  {json.dumps(name)}: {text}")

@@ -57,6 +57,7 @@ def record(
     only_sections: tuple[str, ...] = (),
     only_shapes: tuple[Shape, ...] = (),
     resume: bool = False,
+    extent: str = "quick",
     device_index: int = 0,
     console: Console | None = None,
 ) -> Path:
@@ -64,7 +65,8 @@ def record(
 
     only_sections: record these and `environment`, in order. only_shapes: instead
     of a section's own. resume: go on with the newest recording of this GPU and
-    software, of these kernels, instead of beginning one.
+    software, of these kernels, instead of beginning one. extent: "quick" or
+    "full", each section at its fewest or at its widest.
     CannotRecord, in one sentence, before anything is written; Interrupted when a
     section fails.
     """
@@ -74,7 +76,7 @@ def record(
         raise CannotRecord(
             f"section must be one of {', '.join(SECTIONS)}, got {unknown[0]!r}"
         )
-    context = _context(root, only_shapes, device_index)
+    context = _context(root, only_shapes, extent, device_index)
     folder, present = _folder(root, context, resume)
     wanted = [
         name
@@ -109,7 +111,9 @@ def record(
     return folder
 
 
-def _context(root: Path, only_shapes: tuple[Shape, ...], device_index: int):
+def _context(
+    root: Path, only_shapes: tuple[Shape, ...], extent: str, device_index: int
+):
     try:
         import torch
 
@@ -133,6 +137,7 @@ def _context(root: Path, only_shapes: tuple[Shape, ...], device_index: int):
         device=torch.device("cuda", device_index),
         kernels_sha256=kernels_digest(root),
         only=only_shapes,
+        extent=extent,
     )
 
 

@@ -1,7 +1,7 @@
 """What is timed: operands, the calls of each implementation, their error."""
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import torch
 
@@ -116,7 +116,8 @@ class Operands:
 class Outcomes:
     """What comparing some calls gave: samples, error or reason of each.
 
-    refused: reasons why some are not to be tried at all.
+    refused: reasons why some are not to be tried at all. unjudged: those whose
+    output is no product, so that it has no error.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Outcomes:
         *,
         samples: int = SAMPLES,
         refused: dict[Hashable, str] | None = None,
+        unjudged: Collection[Hashable] = (),
     ):
         refused = refused or {}
         self._reasons = {
@@ -143,7 +145,8 @@ class Outcomes:
         try:
             rows, exact = operands.reference(op)
             for key, call in able.items():
-                self._errors[key] = operands.error(call, rows, exact, mode)
+                if key not in unjudged:
+                    self._errors[key] = operands.error(call, rows, exact, mode)
             del rows, exact
             self._times, self._state = timer.compare(able, samples)
         except Exception as error:  # As of a single call: a recorded skip.

@@ -1,6 +1,7 @@
 """Section `environment`: which GPU, which software, which conditions."""
 
 import dataclasses
+import hashlib
 import platform
 
 import torch
@@ -21,8 +22,10 @@ def record(context: Context) -> Environment:
     nvml = context.nvml
     limit = nvml.ask("DeviceGetEnforcedPowerLimit")
     mig = nvml.ask("DeviceGetMigMode")
+    identity = nvml.ask("DeviceGetUUID")
     gpu = Gpu(
         name=properties.name,
+        unit=identity and hashlib.sha256(identity.encode()).hexdigest()[:12],
         **dataclasses.asdict(context.facts),
         memory_bytes=properties.total_memory,
         l2_cache_bytes=properties.L2_cache_size,
@@ -38,6 +41,7 @@ def record(context: Context) -> Environment:
         **context.header,
         gpu=gpu,
         software=_software(context),
+        extent=context.extent,
         input_distribution=INPUT_DISTRIBUTION,
         cache_state=(
             f"cold L2: a buffer of {FLUSH_FACTOR} times its size is read before "

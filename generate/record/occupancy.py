@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 import torch
@@ -21,10 +22,23 @@ import torch
 from generate.record.calls import DTYPE_NAME, Operands
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
-from generate.shapes import STARVED, WORKED, Shape, parse
+from generate.shapes import (
+    STARVED,
+    TIMELINE_FACTORS,
+    TIMELINE_SHAPES,
+    WORKED,
+    Shape,
+    parse,
+)
 from kernels import ops
 
 PROFILER_TIMEOUT_S = 240
+# Of so many profiled launches of a case, the one of the median time counts.
+PROFILED = 3
+# Where NVML's utilization is read too, and for how long the kernel then runs, again
+# and again: NVML looks back over up to a second.
+UTILIZED: Shape = (32768, 640, 640)
+UTILIZED_S = 1.5
 PIPE = "sm__pipe_tensor_cycles_active"
 # What is read for the fields of Counters, in Nsight Compute's names.
 METRICS = {
@@ -50,17 +64,21 @@ class Case:
 
 
 def cases(only: tuple[Shape, ...] = ()) -> list[Case]:
-    """The launches of this section, at the lesson's two shapes or at `only`."""
+    """The launches of this section: the lesson's two shapes and what is traced."""
     found = []
     for shape in only or (WORKED, STARVED):
         found += [Case(op, shape) for op in ("forward", "dx", "dw")]
+    for shape in only or TIMELINE_SHAPES:
+        found += [
+            Case("dw", shape, "none" if split_t == 1 else "atomic", split_t)
+            for split_t in TIMELINE_FACTORS
+        ]
     for shape in only or (STARVED,):
-        found += [Case("dw", shape, "atomic", split_t) for split_t in (2, 4, 8)]
         found += [
             Case("dw", shape, "workspace", 4),
             Case("reduce", shape, "workspace", 4),
         ]
-    return found
+    return list(dict.fromkeys(found))
 
 
 class Spy:
@@ -105,18 +123,21 @@ def steps(context: Context) -> int:
 
 
 def record(context: Context) -> Occupancy:
-    compiled = []
+    compiled, utilizations = [], []
     for case in cases(context.only):
         operands = Operands(case.shape, context.device)
         compiled.append(launch(case, operands))
+        utilizations.append(_utilization(context, case, operands))
         context.advance()
     counters, reason, profiler = _counters(context)
     context.advance()
     points = []
     for index, case in enumerate(cases(context.only)):
         read = counters[index] if counters else None
-        resident = _resident(compiled[index][1], context.facts.warp_size)
-        points.append(_point(case, compiled[index], resident, read, reason))
+        resident = resident_programs(compiled[index][1], context.facts.warp_size)
+        points.append(
+            _point(case, compiled[index], resident, read, reason, utilizations[index])
+        )
     return Occupancy(
         section="occupancy",
         **context.header,
@@ -131,6 +152,7 @@ def _point(
     resident: int,
     counters: Counters | None,
     reason: str | None,
+    utilization: tuple[float | None, str | None],
 ) -> OccupancyPoint:
     grid, compiled, constants = launched
     t, k, n = case.shape
@@ -167,10 +189,12 @@ def _point(
         resident_programs=resident,
         counters=counters,
         counters_reason=None if counters else reason,
+        utilization_pct=utilization[0],
+        utilization_reason=utilization[1],
     )
 
 
-def _resident(compiled, warp_size: int) -> int:
+def resident_programs(compiled, warp_size: int) -> int:
     driver = ctypes.CDLL("libcuda.so.1")
     found = ctypes.c_int()
     threads = compiled.metadata.num_warps * warp_size
@@ -183,6 +207,31 @@ def _resident(compiled, warp_size: int) -> int:
     if status:
         raise RuntimeError(f"the CUDA driver gave error {status} for occupancy")
     return found.value
+
+
+def _utilization(
+    context: Context, case: Case, operands: Operands
+) -> tuple[float | None, str | None]:
+    """NVML's utilization while dW runs without a pause, or why it was not read."""
+    if case.kernel != "dw" or case.shape != UTILIZED:
+        shape = "×".join(map(str, UTILIZED))
+        return None, f"it is read for dW at {shape} only"
+    # A graph, as Python launches more slowly than the kernel runs.
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(200):
+            operands.split_call(case.reduction, case.split_t)()
+    begin = time.perf_counter()
+    ahead = torch.cuda.Event()
+    while time.perf_counter() - begin < UTILIZED_S:
+        ahead.record()
+        graph.replay()
+        ahead.synchronize()
+    rates = context.nvml.ask("DeviceGetUtilizationRates")
+    torch.cuda.synchronize()
+    if rates is None:
+        return None, context.nvml.reason
+    return float(rates.gpu), None
 
 
 def _counters(
@@ -216,13 +265,19 @@ def _counters(
         return None, "the driver lets only administrators read counters", version
     lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
-    if ran.returncode or len(rows) != len(cases(context.only)):
+    if ran.returncode or len(rows) != PROFILED * len(cases(context.only)):
         words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
         return None, f"{version} failed: {words[-1]}", version
     try:
-        return [_read(row) for row in rows], None, version
+        read = [_read(row) for row in rows]
     except (KeyError, ValueError) as error:
         return None, f"{version} answered unreadably: {error!r}", version
+    found = []
+    for first in range(0, len(read), PROFILED):
+        launches = read[first : first + PROFILED]
+        launches.sort(key=lambda counters: counters.time_ms)
+        found.append(launches[PROFILED // 2])
+    return found, None, version
 
 
 def _read(row: dict) -> Counters:
@@ -261,12 +316,13 @@ def _profiling():
 
 
 def _profiled(arguments: list[str]) -> None:
-    """Launch every case twice: once to compile, once for the profiler."""
+    """Launch every case once to compile it, then for the profiler."""
     device = torch.device("cuda", torch.cuda.current_device())
     for case in cases(tuple(parse(text) for text in arguments)):
         operands = Operands(case.shape, device)
         launch(case, operands)
-        launch(case, operands, watch=_profiling())
+        for _ in range(PROFILED):
+            launch(case, operands, watch=_profiling())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ import torch
 from generate.record.calls import DTYPE_NAME, Operands, Outcomes, configuration
 from generate.record.context import Context
 from generate.schema import SplitPoint, Splits
-from generate.shapes import SPLIT_FACTORS, SPLIT_SHAPES, Shape
+from generate.shapes import GEMM_SHAPES, SPLIT_FACTORS, SPLIT_SHAPES, Shape
 
 SAMPLES = 20
+SHAPES = {"quick": SPLIT_SHAPES, "full": GEMM_SHAPES}
 # A recording stays within 16 GiB; the allocator keeps a workspace of each factor.
 MAX_WORKSPACE_BYTES = 2 << 30
 
@@ -20,12 +21,12 @@ def sweep(planned: int) -> list[tuple[str, int]]:
 
 
 def steps(context: Context) -> int:
-    return len(context.shapes(SPLIT_SHAPES))
+    return len(context.shapes(SHAPES[context.extent]))
 
 
 def record(context: Context) -> Splits:
     points = []
-    for shape in context.shapes(SPLIT_SHAPES):
+    for shape in context.shapes(SHAPES[context.extent]):
         points += _compare(context, shape)
         context.advance()
     return Splits(section="splits", **context.header, points=tuple(points))

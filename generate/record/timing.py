@@ -35,9 +35,13 @@ class Timer:
     def __init__(self, device: torch.device, nvml: Nvml):
         properties = torch.cuda.get_device_properties(device)
         size = FLUSH_FACTOR * properties.L2_cache_size
-        self._flush = torch.ones(size // 4, dtype=torch.float32, device=device)
+        self._lines = torch.ones(size // 4, dtype=torch.float32, device=device)
         self._sum = torch.empty((), dtype=torch.float32, device=device)
         self._nvml = nvml
+
+    def flush(self) -> None:
+        """Leave clean lines of something else in L2."""
+        torch.sum(self._lines, dim=0, out=self._sum)
 
     def compare(
         self, calls: dict[Hashable, Call], samples: int = SAMPLES
@@ -70,7 +74,7 @@ class Timer:
         head.record()
         events = []
         for call in calls:
-            torch.sum(self._flush, dim=0, out=self._sum)
+            self.flush()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             call()

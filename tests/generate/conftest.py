@@ -13,39 +13,64 @@ import pytest
 from generate.digest import kernels_digest
 from generate.render import render
 from generate.schema import (
+    Accumulation,
+    AccumulationPoint,
     Ceilings,
+    CheckOutcome,
     Configuration,
     Copy,
     Counters,
+    Determinism,
+    DeterminismPoint,
     DeviceState,
+    Effect,
     Environment,
     GemmPoint,
     Gemms,
     Gpu,
     Occupancy,
     OccupancyPoint,
+    PartialsPoint,
     Recording,
+    Repeats,
     Section,
     Software,
     SplitPoint,
     Splits,
     TestOutcome,
+    TimelinePoint,
+    Timelines,
+    Trace,
+    TransposePoint,
+    Transposes,
+    TrapPoint,
+    Traps,
     VendorGemm,
     Verification,
     write_section,
 )
 from generate.shapes import (
+    ACCUMULATED,
+    DETERMINISM_FACTORS,
+    DETERMINISM_SHAPES,
     GEMM_SHAPES,
+    MICRO_BATCHES,
+    PARTIAL_FACTORS,
     SPLIT_FACTORS,
     SPLIT_SHAPES,
     STARVED,
+    TIMELINE_FACTORS,
+    TIMELINE_SHAPES,
+    TRANSPOSE_SHAPES,
     WORKED,
     Shape,
 )
 from kernels.plan import Plan, plan
+from kernels.traps import TRAPS
 
 GPU = Gpu(
     name="Test GPU 132",
+    unit="5eed",
     capability="9.0",
     sm_count=132,
     warp_size=32,
@@ -93,7 +118,7 @@ class Maker:
     def __init__(self, gpu: Gpu = GPU, kernels_sha256: str = "0" * 64):
         self.gpu = gpu
         self.header = {
-            "schema_version": 1,
+            "schema_version": 2,
             "harness_version": 1,
             "kernels_sha256": kernels_sha256,
             "recorded_on": date(2026, 1, 31),
@@ -105,6 +130,7 @@ class Maker:
             **self.header,
             gpu=self.gpu,
             software=SOFTWARE,
+            extent="full",
             input_distribution="normal, mean 0, standard deviation 1, seed 0",
             cache_state="L2 flushed before every sample",
             warmup_ms=200.0,
@@ -184,6 +210,184 @@ class Maker:
             points=tuple(self._launch(*launch) for launch in launches),
         )
 
+    def determinism(self) -> Determinism:
+        """Atomic adds differ from three splits on, nothing else does."""
+        rows = [("vendor", None, None), ("lesson", "none", 1)]
+        rows += [
+            ("lesson", reduction, split_t)
+            for reduction in ("atomic", "workspace")
+            for split_t in DETERMINISM_FACTORS
+        ]
+        points = []
+        for shape in DETERMINISM_SHAPES:
+            for implementation, reduction, split_t in rows:
+                differs = reduction == "atomic" and split_t > 2
+                chosen = self.plan(
+                    "dw", shape, split_t=split_t or 1, reduction=reduction or "none"
+                )
+                points.append(
+                    DeterminismPoint(
+                        **dimensions(shape),
+                        implementation=implementation,
+                        reduction=reduction,
+                        split_t=split_t,
+                        dtype="bfloat16",
+                        configuration=configuration(chosen) if reduction else None,
+                        error=1.2e-5,
+                        repeats=tuple(
+                            Repeats(
+                                condition=condition,
+                                runs=1000,
+                                distinct=10 * split_t if differs else 1,
+                                differing_elements=4096 if differs else 0,
+                                largest_spread=2.5e-6 if differs else 0.0,
+                            )
+                            for condition in ("alone", "memory pressure", "two streams")
+                        ),
+                        **measured(
+                            self._split_ms(shape, reduction or "none", split_t or 1)
+                        ),
+                    )
+                )
+        return Determinism(section="determinism", **self.header, points=tuple(points))
+
+    def timelines(self) -> Timelines:
+        """Programs go to the SMs in turn, two to each; a wave follows another."""
+        points = []
+        for shape in TIMELINE_SHAPES:
+            for split_t in TIMELINE_FACTORS:
+                reduction = "none" if split_t == 1 else "atomic"
+                chosen = self.plan("dw", shape, split_t=split_t, reduction=reduction)
+                operation_ms = self._split_ms(shape, reduction, split_t)
+                programs, sms = chosen.tiles * split_t, self.gpu.sm_count
+                waves = -(-programs // (2 * sms))
+                each = int(1e6 * operation_ms / waves)
+                starts = [i // (2 * sms) * each for i in range(programs)]
+                samples = measured(operation_ms)["samples_ms"]
+                points.append(
+                    TimelinePoint(
+                        **dimensions(shape),
+                        reduction=reduction,
+                        split_t=split_t,
+                        dtype="bfloat16",
+                        configuration=configuration(chosen),
+                        resident_programs=2,
+                        trace=Trace(
+                            sm=tuple(i % sms for i in range(programs)),
+                            start_ns=tuple(starts),
+                            end_ns=tuple(start + each for start in starts),
+                        ),
+                        plain_ms=samples,
+                        traced_ms=tuple(1.01 * sample for sample in samples),
+                        skipped_reason=None,
+                    )
+                )
+        return Timelines(
+            section="timelines",
+            **self.header,
+            timer_resolution_ns=32,
+            points=tuple(points),
+        )
+
+    def traps(self) -> Traps:
+        """Every trap wrong in a corner, and seen by one check."""
+        right = Effect(
+            error=1e-5,
+            elements=16384,
+            wrong_elements=0,
+            non_finite_elements=0,
+            picture=((1e-5, 2e-5), (1e-5, 1e-5)),
+            samples_ms=None,
+            reading=None,
+        )
+        corner = {"error": 0.5, "wrong_elements": 4096}
+        wrong = right.model_copy(
+            update={**corner, "picture": ((1e-5, 2e-5), (1e-5, 3.0))}
+        )
+        return Traps(
+            section="traps",
+            **self.header,
+            traps_sha256="0" * 64,
+            points=tuple(
+                TrapPoint(
+                    **dimensions((680, 128, 128)),
+                    trap=name,
+                    kind="wrong result",
+                    dtype="bfloat16",
+                    broken=wrong,
+                    fixed=right,
+                    checks=(
+                        CheckOutcome(
+                            check="odd sizes", broken_passes=False, fixed_passes=True
+                        ),
+                    ),
+                    skipped_reason=None,
+                )
+                for name in TRAPS
+            ),
+        )
+
+    def accumulation(self) -> Accumulation:
+        """A bf16 buffer drifts with the micro-batches, an fp32 one does not."""
+        errors = {"float32": 1e-6, "float16": 2e-4, "bfloat16": 1.7e-3}
+        return Accumulation(
+            section="accumulation",
+            **self.header,
+            gradient_distribution="normal, standard deviation 1",
+            points=tuple(
+                AccumulationPoint(
+                    **dimensions(ACCUMULATED),
+                    gradient=gradient,
+                    buffer=buffer,
+                    micro_batches=batches,
+                    error=errors[buffer] * (1 if buffer == "float32" else batches**0.5),
+                    unchanged_share=0.0 if buffer == "float32" else batches / 4096,
+                )
+                for gradient in ("noise", "signal")
+                for batches in MICRO_BATCHES
+                for buffer in ("float32", "bfloat16")
+            ),
+            partials=tuple(
+                PartialsPoint(
+                    **dimensions(STARVED),
+                    partials=dtype,
+                    split_t=split_t,
+                    error=error * split_t**0.25,
+                )
+                for split_t in PARTIAL_FACTORS
+                for dtype, error in errors.items()
+            ),
+        )
+
+    def transposes(self) -> Transposes:
+        """A copy at the bandwidth of memory, and a product no slower for its lack."""
+        points = []
+        for shape in TRANSPOSE_SHAPES:
+            t, k, n = shape
+            for op, operand in (("dx", k * n), ("dw", t * k)):
+                copy = 4 * operand / BANDWIDTH_TBPS / 1e9 + LAUNCH_MS
+                for implementation, factor in (("lesson", 1.08), ("vendor", 1.0)):
+                    product = ideal_ms(shape) * factor
+                    for way, time_ms, copies in (
+                        ("in place", product, 0),
+                        ("copied first", product + copy, 1),
+                        ("copied before", product, 0),
+                        ("the copy alone", copy, 0),
+                    ):
+                        points.append(
+                            TransposePoint(
+                                **dimensions(shape),
+                                op=op,
+                                implementation=implementation,
+                                way=way,
+                                dtype="bfloat16",
+                                error=None if way == "the copy alone" else 1.7e-3,
+                                extra_bytes=2 * operand * copies,
+                                **measured(time_ms),
+                            )
+                        )
+        return Transposes(section="transposes", **self.header, points=tuple(points))
+
     def verification(self, failing: tuple[str, ...] = ()) -> Verification:
         return Verification(
             section="verification",
@@ -207,6 +411,11 @@ class Maker:
             "gemms": self.gemms(),
             "splits": self.splits(),
             "occupancy": self.occupancy(),
+            "timelines": self.timelines(),
+            "determinism": self.determinism(),
+            "accumulation": self.accumulation(),
+            "transposes": self.transposes(),
+            "traps": self.traps(),
             "verification": self.verification(),
         }
 
@@ -257,6 +466,8 @@ class Maker:
                 atomic_requests=10**5 if reduction == "atomic" else 0,
             ),
             counters_reason=None,
+            utilization_pct=100.0,
+            utilization_reason=None,
         )
 
 

@@ -172,3 +172,84 @@ def test_a_skipped_product_leaves_ceilings(recording: Recording):
     change(recording, "ceilings", lambda raw: raw["points"].pop())
     (fault,) = faults(recording)
     assert "ceilings.json: points" in fault
+
+
+def replace(*path, by):
+    """An edit of one field of the first point: `by` makes its new value."""
+
+    def edit(raw):
+        holder = raw["points"][0]
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = by(holder[path[-1]])
+
+    return edit
+
+
+def many_programs(sms: int) -> dict:
+    """A trace of one program on each of so many SMs."""
+    return {
+        "sm": [*range(sms)],
+        "start_ns": [0] * sms,
+        "end_ns": [1000] * sms,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "edit"),
+    [
+        (
+            "timelines",
+            "trace.sm: 200 SMs ran",
+            replace("trace", by=lambda _: many_programs(200)),
+        ),
+        ("timelines", "trace", replace("trace", "sm", by=lambda sm: [0] * len(sm))),
+        (
+            "timelines",
+            "trace.sm: 64 programs",
+            replace("split_t", by=lambda split_t: 3),
+        ),
+        (
+            "timelines",
+            "trace.end_ns",
+            replace("trace", "end_ns", by=lambda ns: [1000 * end for end in ns]),
+        ),
+        (
+            "determinism",
+            "repeats[0].distinct",
+            replace("repeats", 0, "distinct", by=lambda distinct: 2),
+        ),
+        (
+            "determinism",
+            "repeats[0].distinct",
+            replace("repeats", 0, "largest_spread", by=lambda spread: 1e-6),
+        ),
+        ("determinism", "error", replace("error", by=lambda error: 0.5)),
+        (
+            "transposes",
+            "samples_ms",
+            replace("samples_ms", by=lambda ms: [t / 1e3 for t in ms]),
+        ),
+        ("traps", "fixed.error", replace("fixed", "error", by=lambda error: 0.5)),
+    ],
+)
+def test_evidence_that_cannot_be_is_seen(recording: Recording, name, field, edit):
+    """More SMs, programs or bit patterns than there can be, times outside of the
+    operation, a fix that is none: each is named by file and field."""
+    change(recording, name, edit)
+    assert any(
+        f"{name}.json: points[0].{field}" in fault for fault in faults(recording)
+    )
+
+
+def test_an_accumulation_in_fp32_is_exact_enough(recording: Recording):
+    """The buffer that others are held against drifts by rounding alone."""
+
+    def edit(raw):
+        for index, point in enumerate(raw["points"]):
+            if point["buffer"] == "float32":
+                point["error"] = 0.5
+                return index
+
+    change(recording, "accumulation", edit)
+    assert any("accumulation.json: points[" in fault for fault in faults(recording))

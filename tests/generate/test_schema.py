@@ -29,8 +29,10 @@ def test_points_stand_on_lines_of_their_own(recording: Recording):
 
 
 def test_units_stand_in_field_names():
-    """Every float is a sample or ratio by name, or carries its unit."""
-    unit = re.compile(r".*_(ms|mhz|w|c|s|pct|tbps)$|^error$")
+    """Every float is a sample, a ratio by name or a reading, or carries its unit."""
+    unit = re.compile(
+        r".*_(ms|mhz|w|c|s|pct|tbps|share)$|^(error|largest_spread|picture|value)$"
+    )
     seen = set()
     for model in vars(schema).values():
         if isinstance(model, type) and issubclass(model, schema.Model):
@@ -85,7 +87,7 @@ def test_numbers_must_be_finite_positive_numbers(recording: Recording, bad: str)
 def test_no_field_holds_a_constant_that_is_no_json(recording: Recording, name, bad):
     """NaN and infinity are refused in every field of every section, by its name."""
     file = recording.folder / f"{name}.json"
-    text = file.read_text("utf-8")
+    text = shortened(file)
     for *parents, field in fields(json.loads(text)):
         raw = json.loads(text)
         holder = raw
@@ -100,7 +102,7 @@ def test_no_field_holds_a_constant_that_is_no_json(recording: Recording, name, b
 
 
 @pytest.mark.parametrize("name", schema.SECTIONS)
-@pytest.mark.parametrize("version", [None, 0, 2, 99, "1"])
+@pytest.mark.parametrize("version", [None, 0, 1, 99, "2"])
 def test_the_schema_version_must_be_known(recording: Recording, name: str, version):
     """Old, new and nameless formats are told apart (SWE-bench/SWE-bench#148)."""
     file = recording.folder / f"{name}.json"
@@ -112,6 +114,14 @@ def test_the_schema_version_must_be_known(recording: Recording, name: str, versi
     file.write_text(json.dumps(raw), "utf-8")
     with pytest.raises(DataError, match=rf"{name}\.json: schema_version: "):
         read_section(file)
+
+
+def shortened(file: Path) -> str:
+    """A section with one point, which has all the fields there are."""
+    raw = json.loads(file.read_text("utf-8"))
+    for name in {"points", "partials"} & set(raw):
+        raw[name] = raw[name][:1]
+    return json.dumps(raw)
 
 
 def fields(raw, path: tuple = ()) -> list[tuple]:
@@ -129,7 +139,7 @@ def fields(raw, path: tuple = ()) -> list[tuple]:
 def test_no_field_may_be_missing_or_unknown(recording: Recording, name: str):
     """Leaving out any field, or adding one beside it, is refused by name."""
     file = recording.folder / f"{name}.json"
-    text = file.read_text("utf-8")
+    text = shortened(file)
     for *parents, field in fields(json.loads(text)):
         if field == "schema_version":
             continue

@@ -1,0 +1,143 @@
+"""The recorders of the evidence, as far as they run without a GPU."""
+
+import difflib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from generate.record import determinism, occupancy, timelines, transposes
+from generate.schema import Trace
+
+ROOT = Path(__file__).parents[2]
+SOURCE = (ROOT / "kernels" / "dw.py").read_text("utf-8")
+
+
+def trace(*programs: tuple[int, int, int]) -> Trace:
+    sm, start, end = zip(*programs, strict=True)
+    return Trace(sm=sm, start_ns=start, end_ns=end)
+
+
+def test_tracing_only_adds():
+    """Every line of the kernel that is traced stands in it unchanged."""
+    lines = difflib.ndiff(
+        SOURCE.splitlines(), timelines.traced_source(SOURCE).splitlines()
+    )
+    changes = {line[0] for line in lines}
+    assert changes == {" ", "+"}
+
+
+def test_a_kernel_that_cannot_be_traced_is_refused():
+    """A renamed marker stops the recorder and names what is missing."""
+    with pytest.raises(ValueError, match=r"must hold '# \[tile\]' once"):
+        timelines.traced_source(SOURCE.replace("# [tile]", "# [place]"))
+
+
+def test_a_traced_kernel_reads_its_sm_and_the_clock():
+    """Two readings of the clock around the loop, one of the SM, three stores."""
+    kernel = timelines.TracedKernel(torch.device("cpu"))._kernel
+    pointers = {"trace_ptr": "*i64", "x_ptr": "*bf16", "dy_ptr": "*bf16"}
+    blocks = {"BLOCK_T": 64, "BLOCK_K": 128, "BLOCK_N": 128}
+    constants = {**blocks, "PRECISION": "ieee", "ADD": True}
+    signature = {
+        name: "constexpr" if name in constants else pointers.get(name, "i32")
+        for name in kernel.arg_names
+    }
+    signature["dw_ptr"] = "*fp32"
+    source = ASTSource(kernel, signature, constants)
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    lines = ptx.splitlines()
+    clocks = [i for i, line in enumerate(lines) if "%globaltimer" in line]
+    products = [i for i, line in enumerate(lines) if "wgmma.mma_async" in line]
+    assert len(clocks) == 2
+    assert clocks[0] < products[0] < products[-1] < clocks[1]
+    assert ptx.count("%smid") == 1
+    stores = [line for line in lines if "st.global" in line]
+    assert len(stores) == 3
+
+
+def test_fill_counts_an_sm_once():
+    """Overlapping programs fill their SM once, gaps and idle SMs not at all."""
+    found = trace((0, 0, 60), (0, 40, 80), (1, 20, 30), (1, 90, 100))
+    assert found.makespan_ns == 100
+    assert found.fill(2) == (80 + 20) / 200
+    assert found.fill(4) == (80 + 20) / 400
+    assert found.sms == 2
+
+
+def test_lanes_are_the_slots_of_an_sm():
+    """A program takes the first slot that is free, whatever its number; a slot
+    that runs two in turn is two waves."""
+    found = trace((3, 50, 90), (3, 0, 50), (3, 10, 70), (5, 0, 10))
+    assert found.lanes == (0, 0, 1, 0)
+    assert found.resident == 2
+    assert found.waves == 2
+
+
+@pytest.mark.parametrize(
+    ("sm", "start", "end"),
+    [((0,), (0, 1), (2, 3)), ((), (), ()), ((0,), (1,), (2,)), ((0,), (0,), (0,))],
+)
+def test_half_a_trace_is_none(sm, start, end):
+    """A start without an end, no program, another beginning, a span of nothing."""
+    with pytest.raises(ValueError):
+        Trace(sm=sm, start_ns=start, end_ns=end)
+
+
+def test_only_equal_bits_have_equal_sums():
+    """Another sign of zero, two elements exchanged, the last bit: all are seen."""
+    values = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+    seen = determinism.Seen(values.shape, values.device)
+    others = [
+        values.clone(),
+        values * -0.0 + values * torch.tensor([[0.0, 1.0], [1.0, 1.0]]),
+        values.flip(1),
+        values.nextafter(values + 1),
+    ]
+    others[1][0, 0] = -0.0
+    for output in (values, *others):
+        seen.add(output)
+    sums = [total.item() for total in seen.sums]
+    assert sums[0] == sums[1]
+    assert len(set(sums)) == 4
+
+
+def test_every_way_to_a_transpose_is_the_same_product(monkeypatch):
+    """In place, copied first and copied before differ in time and bytes alone."""
+    monkeypatch.setattr(transposes, "matmul_dx", lambda dy, w: dy @ w.T)
+    monkeypatch.setattr(transposes, "matmul_dw", lambda x, dy: x.T @ dy)
+    multiply = torch.mm
+    monkeypatch.setattr(
+        torch,
+        "mm",
+        lambda a, b, out_dtype=None: multiply(a, b).to(out_dtype or a.dtype),
+    )
+    torch.manual_seed(0)
+    operands = SimpleNamespace(
+        x=torch.randn(5, 3), w=torch.randn(3, 4), dy=torch.randn(5, 4)
+    )
+    for op, exact in (
+        ("dx", operands.dy @ operands.w.T),
+        ("dw", operands.x.T @ operands.dy),
+    ):
+        ways = transposes.calls(operands, op)
+        assert len(ways) == 8
+        for (_, way), call in ways.items():
+            if way == "the copy alone":
+                assert call().is_contiguous()
+                assert torch.equal(call().T, operands.w if op == "dx" else operands.x)
+            else:
+                torch.testing.assert_close(call(), exact)
+
+
+def test_every_traced_launch_is_counted_too():
+    """Each traced shape and factor has counters to be held against."""
+    looked_at = {(c.kernel, c.shape, c.split_t) for c in occupancy.cases()}
+    for shape in timelines.TIMELINE_SHAPES:
+        for split_t in timelines.TIMELINE_FACTORS:
+            assert ("dw", shape, split_t) in looked_at
+    assert len(occupancy.cases()) == len(set(occupancy.cases()))
