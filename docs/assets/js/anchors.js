@@ -8,3 +8,10 @@ document$.subscribe(() => {
   wanted = "";
   if (part) requestAnimationFrame(() => location.replace(location.hash));
 });
+
+// A settled page is whole (see site.css), so that every way through it is as long as it looks.
+addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(() => {
+  document.documentElement.dataset.settled = "";
+  if (CSS.supports("overflow-anchor: auto") || !location.hash) return;
+  document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+}));

@@ -1,6 +1,6 @@
 // Turns the still of every <figure class="chart"> into a live chart, once there is a reader to use it.
 
-const PLOTLY = new URL("../vendor/plotly-cartesian-4.1.1.min.js", import.meta.url);
+const PLOTLY = new URL("../vendor/plotly-basic-4.1.1.min.js", import.meta.url);
 const STYLES = "plotly.js-style-global"; // id of the element in which Plotly brings its style rules
 const SITE = new URL("../../", import.meta.url);
 const SORRY = "The live chart could not be loaded. The picture above and the table below hold the same numbers.";
@@ -25,9 +25,12 @@ class Chart {
     if (this.drawing) return;
     this.drawing = true;
     try {
-      const [spec, plotly] = await Promise.all([(this.loading ??= this.load()), loadPlotly()]);
+      const [, plotly] = await Promise.all([(this.loading ??= this.load()), loadPlotly()]);
       while (this.stale && this.figure.isConnected) {
         this.stale = false;
+        await nextTask();
+        const spec = await (this.loading ??= this.load());
+        if (this.stale) continue;
         const { data, layout } = paint(spec, this.figure, this.group);
         await plotly.react(this.plot, data, layout, { displayModeBar: false, responsive: false });
         this.figure.dataset.state = "live";
@@ -41,15 +44,25 @@ class Chart {
   }
 
   async load() {
-    const response = await fetch(new URL(this.figure.dataset.chart, SITE));
+    const address = this.figure.dataset.chart;
+    const response = await fetch(new URL(address, SITE));
     if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
     const spec = await response.json();
     const select = spec.layout.meta?.select;
-    if (select) this.offer(select, spec.layout.meta.describe ?? {});
+    if (select && address === this.figure.dataset.chart) this.offer(select, spec.layout.meta.describe ?? {});
     return spec;
   }
 
+  // The figure names another recording's chart; a group that this one has too stays chosen.
+  change() {
+    this.loading = undefined;
+    this.says.textContent = "";
+    if (this.near) this.draw();
+  }
+
   offer({ label, groups, selected }, describe) {
+    this.controls?.remove();
+    if (groups.includes(this.group)) selected = this.group;
     const select = element("select");
     select.append(...groups.map((group) => new Option(group, group, false, group === selected)));
     select.addEventListener("change", () => {
@@ -60,9 +73,9 @@ class Chart {
     this.group = selected;
     const box = element("label");
     box.append(label, select);
-    const controls = element("div", { class: "chart-controls" });
-    controls.append(box);
-    this.plot.before(controls);
+    this.controls = element("div", { class: "chart-controls" });
+    this.controls.append(box);
+    this.plot.before(this.controls);
   }
 
   fail(error) {
@@ -87,6 +100,11 @@ function element(name, attributes = {}) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
+}
+
+// Running Plotly and drawing each chart take a phone long: between them the page answers.
+function nextTask() {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 let library;
@@ -114,15 +132,13 @@ function keepStyles(plotly) {
   return plotly;
 }
 
-// The spec in the page's present colours and type, with the selected group's traces alone showing.
+// The spec in the page's present colours and type, without the traces of groups that are not selected.
 function paint(spec, figure, group) {
   const style = getComputedStyle(figure);
   const coloured = (text) => text.replace(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim());
-  const { data, layout } = JSON.parse(JSON.stringify(spec), (_, value) =>
+  const shown = spec.data.filter(({ meta }) => meta?.group === undefined || meta.group === group);
+  const { data, layout } = JSON.parse(JSON.stringify({ data: shown, layout: spec.layout }), (_, value) =>
     typeof value === "string" ? coloured(value) : value);
-  for (const trace of data) {
-    if (trace.meta?.group !== undefined && trace.meta.group !== group) trace.visible = false;
-  }
   const { width, height, ...rest } = layout;
   const font = { ...layout.font, family: style.fontFamily };
   return { data, layout: { ...rest, font, autosize: true, dragmode: false, uirevision: group ?? "all" } };
@@ -138,12 +154,17 @@ const near = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (!isIntersecting) continue;
     near.unobserve(target);
+    charts.get(target).near = true;
     reader.then(() => charts.get(target)?.draw());
   }
 }, { rootMargin: "300px 0px" });
 
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) charts.get(target.closest("figure.chart"))?.fit();
+});
+
+const addresses = new MutationObserver((changes) => {
+  for (const figure of new Set(changes.map(({ target }) => target))) charts.get(figure)?.change();
 });
 
 function mount() {
@@ -158,6 +179,7 @@ function mount() {
     charts.set(figure, chart);
     near.observe(figure);
     sizes.observe(chart.plot);
+    addresses.observe(figure, { attributes: true, attributeFilter: ["data-chart"] });
   }
 }
 
