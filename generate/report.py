@@ -1,26 +1,40 @@
-"""Report a recording: ours against the vendor, and the best split per shape."""
+"""Report a recording: ours against the vendor, best splits, and every claim."""
+
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from generate.render.claims import CLAIMS, Judged
+from generate.render.facts import facts
+from generate.render.formats import percent
+from generate.render.measured import Measurements, Missing
+from generate.render.repeat import MOVED, repetition
 from generate.schema import GemmPoint, Recording, geometric_mean
 from kernels.plan import plan
 
 
-def report(recording: Recording) -> dict:
-    """The report as plain data, computed from the recording alone."""
+def report(recording: Recording, found: Sequence[Recording] = ()) -> dict:
+    """The report as plain data, computed from the recording alone.
+
+    found: every recording, to say how far another like it agrees.
+    """
     return {
         "recording": recording.name,
         "gpu": recording.environment.gpu.name,
         "gemms": _gemms(recording),
         "summary": _summary(_gemms(recording)),
         "splits": _splits(recording),
+        "claims": _claims(recording),
+        "repeat": _repeat(recording, found),
     }
 
 
-def print_report(recording: Recording, console: Console) -> None:
+def print_report(
+    recording: Recording, console: Console, found: Sequence[Recording] = ()
+) -> None:
     """The report as tables."""
-    data = report(recording)
+    data = report(recording, found)
     console.print(f"{data['gpu']}, {data['recording']}")
     gemms = Table(title="vendor time ÷ our time, whole operations")
     for name in (
@@ -78,8 +92,15 @@ def print_report(recording: Recording, console: Console) -> None:
             str(row["best_split_t"]),
             _number(row["planned_over_best"], ".3f"),
         )
-    for table in (gemms, summary, splits):
+    claims = Table(title="claims of the lesson")
+    claims.add_column("claim", no_wrap=True)
+    claims.add_column("verdict", no_wrap=True)
+    claims.add_column("evidence")
+    for row in data["claims"]:
+        claims.add_row(row["claim"], row["verdict"], row["evidence"])
+    for table in (gemms, summary, splits, claims):
         console.print(table)
+    console.print(f"Measured again: {_repeated(data['repeat'])}", soft_wrap=True)
 
 
 def planned_split(recording: Recording, shape: tuple[int, int, int]) -> int:
@@ -173,6 +194,63 @@ def _splits(recording: Recording) -> list[dict]:
             }
         )
     return rows
+
+
+def _claims(recording: Recording) -> list[dict]:
+    measured = Measurements(recording)
+    judged = Judged(measured, facts(measured))
+    return [
+        {
+            "claim": anchor,
+            "statement": CLAIMS[anchor].statement,
+            "verdict": verdict.outcome,
+            "evidence": judged.text(anchor),
+            "facts": list(verdict.used),
+        }
+        for anchor, verdict in judged.verdicts.items()
+    ]
+
+
+def _repeat(recording: Recording, found: Sequence[Recording]) -> dict:
+    """How far another recording of the GPU agrees, or why none says so."""
+    both = repetition(Measurements(recording, found))
+    if isinstance(both, Missing):
+        return {"not_measured_reason": both.reason}
+    spreads = both.spreads
+    return {
+        "first": both.first.recording.name,
+        "second": both.second.recording.name,
+        "moved": len(both.moved),
+        "unexplained": [p.explanation for p in both.moved].count("unexplained"),
+        "changes": [
+            {
+                "section": section,
+                "what": way,
+                "compared": len(spread.changes),
+                "median": spread.median,
+                "p95_of_magnitude": spread.most,
+            }
+            for (section, way), spread in spreads.items()
+        ],
+    }
+
+
+def _repeated(data: dict) -> str:
+    if "not_measured_reason" in data:
+        return f"not measured, {data['not_measured_reason']}."
+    times, ratios = (
+        next((c for c in data["changes"] if (c["section"], c["what"]) == key), None)
+        for key in (("all", "times"), ("gemms", "ratios"))
+    )
+    words = f"{data['first']}, then {data['second']}."
+    for changes, what in ((times, "times"), (ratios, "ratios to the vendor")):
+        if changes is not None:
+            most = percent(100 * changes["p95_of_magnitude"])
+            words += f" {changes['compared']} {what}: 95 of 100 within {most}."
+    return (
+        f"{words} {data['moved']} times moved by more than {100 * MOVED:.0f} %, "
+        f"{data['unexplained']} of them for no reason that was logged."
+    )
 
 
 def _shape(row: dict) -> str:

@@ -7,14 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from generate.render import explore
+from generate.render import choice, explore, timelines
 from generate.render import stills as pictures
 from generate.render.charts import Chart, charts
+from generate.render.claims import Judged
 from generate.render.errors import RenderError
-from generate.render.facts import Facts, facts
+from generate.render.facts import facts
 from generate.render.files import ASSETS, synchronise
 from generate.render.measured import Measurements, Missing
-from generate.render.pages import Pages
+from generate.render.pages import Pages, templates
 from generate.schema import SECTIONS, Recording, json_schema, recordings
 
 __all__ = ["RenderError", "render"]
@@ -36,15 +37,24 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
         )
     chosen = _default(found)
     wanted = {f"{ASSETS}/recording.schema.json": _json(json_schema())}
-    stale = []
-    everything = [Measurements(recording) for recording in found]
-    for recording in found:
-        measured = Measurements(recording)
-        drawn, numbers = charts(measured), facts(measured)
-        wanted |= _files(measured, drawn, numbers)
+    stale, partials = [], templates(root)
+    everything = [Measurements(recording, found) for recording in found]
+    judged = [Judged(measured, facts(measured)) for measured in everything]
+    for measured, judgement in zip(everything, judged, strict=True):
+        drawn = charts(measured)
+        if measured.recording is not chosen:
+            del drawn["repeat"]  # its page is of two recordings, and offers no other
+        wanted |= _files(measured, drawn, judgement)
+        wanted |= {
+            f"{_folder(measured)}/{name}": text
+            for name, text in timelines.files(measured, partials).items()
+        }
+        if len(found) > 1:
+            page = choice.text(measured, drawn, partials)
+            wanted[f"{_folder(measured)}/page.json"] = page
         widget = explore.data(measured, everything)
         wanted[f"{_folder(measured)}/explore.json"] = explore.text(widget)
-        if recording is chosen:
+        if measured.recording is chosen:
             svgs, stale = _stills(root, measured, drawn, check, stills)
             folder = _folder(measured)
             wanted |= {
@@ -55,7 +65,8 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
             pages = Pages(
                 root=root,
                 measured=measured,
-                facts=numbers,
+                judgement=judgement,
+                judged=judged,
                 charts=drawn,
                 explore=explore.context(widget),
                 stills={n: s for n, s in svgs.items() if n not in stale},
@@ -80,10 +91,10 @@ def _folder(measured: Measurements) -> str:
     return f"{ASSETS}/{measured.recording.name}"
 
 
-def _files(measured: Measurements, drawn: Charts, numbers: Facts) -> dict[str, str]:
-    """Chart files and facts of one recording, by path."""
+def _files(measured: Measurements, drawn: Charts, judgement: Judged) -> dict[str, str]:
+    """Chart files, facts and claims of one recording, by path."""
     folder = _folder(measured)
-    files = {f"{folder}/facts.json": _facts_json(measured, numbers)}
+    files = {f"{folder}/facts.json": _facts_json(measured, judgement)}
     for name, chart in drawn.items():
         if not isinstance(chart, Missing):
             files[f"{folder}/{name}.json"] = chart.spec
@@ -92,20 +103,27 @@ def _files(measured: Measurements, drawn: Charts, numbers: Facts) -> dict[str, s
     return files
 
 
-def _facts_json(measured: Measurements, numbers: Facts) -> str:
-    """Every fact on a line of its own, so that a diff names what changed."""
+def _facts_json(measured: Measurements, judgement: Judged) -> str:
+    """A fact or a claim a line, so that a diff names what changed."""
     environment = measured.recording.environment
     about = {
         "recording": measured.recording.name,
         "gpu": measured.gpu.name,
         "recorded_on": environment.recorded_on.isoformat(),
+        "record": measured.record,
     }
     lines = [f"  {json.dumps(key)}: {_line(value)}" for key, value in about.items()]
-    entries = ",\n".join(
-        f"    {json.dumps(key)}: {_line(fact.as_json())}"
-        for key, fact in numbers.items()
-    )
-    return "{\n" + ",\n".join(lines) + ',\n  "facts": {\n' + entries + "\n  }\n}\n"
+    facts = {key: fact.as_json() for key, fact in judgement.facts.items()}
+    claims = {
+        anchor: {"verdict": verdict.outcome, "html": judgement.html(anchor)}
+        for anchor, verdict in judgement.verdicts.items()
+    }
+    for name, found in (("facts", facts), ("claims", claims)):
+        entries = ",\n".join(
+            f"    {json.dumps(k)}: {_line(v)}" for k, v in found.items()
+        )
+        lines.append(f'  "{name}": {{\n{entries}\n  }}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _stills(

@@ -5,10 +5,9 @@ measured stands in it too, with the reason, so that a key which is not there is
 a typing error.
 """
 
-from dataclasses import dataclass
-
-from generate.render import formats
-from generate.render.formats import count, rounded, shape_key
+from generate.render import evidence, formats, repeat
+from generate.render.fact import Fact, Facts, duration, known, missing, times
+from generate.render.formats import count, shape_key
 from generate.render.measured import (
     CALLS,
     IMPLEMENTATIONS,
@@ -21,40 +20,6 @@ from generate.schema import geometric_mean
 from generate.shapes import STARVED, WORKED
 from kernels.plan import occupancy
 
-Value = int | float | str
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One number or word: `text` with its unit, `note` for whoever hovers."""
-
-    value: Value | None
-    text: str
-    note: str = ""
-
-    def as_json(self) -> dict:
-        value = rounded(self.value, 6) if isinstance(self.value, float) else self.value
-        note = {"note": self.note} if self.note else {}
-        return {"value": value, "text": self.text, **note}
-
-
-Facts = dict[str, Fact]
-
-
-def missing(reason: str) -> Fact:
-    return Fact(None, "not measured", reason)
-
-
-# Figures of the lesson's text, written for an H100.
-LESSON: Facts = {
-    "tflops": Fact(490, "~490 TFLOP/s"),
-    "bandwidth": Fact(3.35, "3.35 TB/s"),
-    "sms": Fact(132, "~132"),
-    "gemm_tflop": Fact(0.96, "~0.96 TFLOP"),
-    "layer_tflop": Fact(2.9, "2.9 TFLOP"),
-    "layer_ms": Fact(5.9, "~5.9 ms"),
-}
-
 
 def facts(measured: Measurements) -> Facts:
     gemms = _gemms(measured)
@@ -66,14 +31,10 @@ def facts(measured: Measurements) -> Facts:
         **_summary(measured, gemms),
         **_splits(measured),
         **_occupancy(measured),
+        **evidence.facts(measured),
         **_verification(measured),
+        **repeat.facts(measured),
     }
-
-
-def _known(value: Value | None, write=str, reason: str | None = None) -> Fact:
-    if value is None:
-        return missing(reason or "the driver does not say")
-    return Fact(value, write(value))
 
 
 def _gpu(measured: Measurements) -> Facts:
@@ -81,7 +42,7 @@ def _gpu(measured: Measurements) -> Facts:
     return {
         "gpu.name": Fact(gpu.name, gpu.name),
         "gpu.sm_count": Fact(gpu.sm_count, str(gpu.sm_count)),
-        "gpu.clock_mhz": _known(
+        "gpu.clock_mhz": known(
             gpu.clock_max_sm_mhz, formats.megahertz, gpu.nvml_reason
         ),
         "gpu.memory_gib": Fact(
@@ -103,7 +64,7 @@ def _recording(measured: Measurements) -> Facts:
         "triton": software.triton,
         "driver": software.driver,
     }
-    return {f"recording.{name}": _known(word) for name, word in words.items()}
+    return {f"recording.{name}": known(word) for name, word in words.items()}
 
 
 def _ceilings(measured: Measurements) -> Facts:
@@ -114,25 +75,18 @@ def _ceilings(measured: Measurements) -> Facts:
         return {f"ceilings.{name}": absent for name in names}
     copy, gemm = ceilings.copy_, missing("no product of the vendor's ran")
     if any(point.time_ms is not None for point in ceilings.points):
-        gemm = _known(ceilings.gemm_tflops, formats.tflops)
+        gemm = known(ceilings.gemm_tflops, formats.tflops)
     return {
         "ceilings.copy_tbps": missing(copy.skipped_reason)
         if copy.time_ms is None
-        else _known(copy.bandwidth_tbps, formats.terabytes),
+        else known(copy.bandwidth_tbps, formats.terabytes),
         "ceilings.gemm_tflops": gemm,
-        "ceilings.peak_tflops": _known(
+        "ceilings.peak_tflops": known(
             ceilings.peak_tflops(measured.gpu),
             formats.tflops,
             ceilings.flops_reason or measured.gpu.nvml_reason,
         ),
     }
-
-
-def _time(point) -> Fact:
-    if isinstance(point, Missing):
-        return missing(point.reason)
-    note = f"median of {count(len(point.samples_ms), 'sample')}"
-    return Fact(point.time_ms, formats.milliseconds(point.time_ms), note)
 
 
 def _ratio(vendor: Fact, ours: Fact) -> Fact:
@@ -152,7 +106,7 @@ def _gemms(measured: Measurements) -> Facts:
             for implementation in IMPLEMENTATIONS:
                 point = measured.gemm(shape, call, implementation)
                 name = f"{key}.{call}.{implementation}"
-                found[f"{name}.ms"] = _time(point)
+                found[f"{name}.ms"] = duration(point)
                 found[f"{name}.tflops"] = (
                     missing(point.reason)
                     if isinstance(point, Missing)
@@ -202,20 +156,20 @@ def _splits(measured: Measurements) -> Facts:
     found = {}
     for shape in measured.split_shapes:
         key = f"split.{shape_key(shape)}"
-        found[f"{key}.none.1.ms"] = plain = _time(measured.split(shape, "none", 1))
+        found[f"{key}.none.1.ms"] = plain = duration(measured.split(shape, "none", 1))
         for reduction in ("atomic", "workspace"):
             for split_t in measured.split_factors:
                 point = measured.split(shape, reduction, split_t)
-                found[f"{key}.{reduction}.{split_t}.ms"] = _time(point)
+                found[f"{key}.{reduction}.{split_t}.ms"] = duration(point)
             point = measured.best_split(shape, reduction)
-            found[f"{key}.{reduction}.best.ms"] = _time(point)
+            found[f"{key}.{reduction}.best.ms"] = duration(point)
             found[f"{key}.{reduction}.best.split_t"] = _of(point, "split_t")
         point = measured.best_split(shape)
-        found[f"{key}.best.ms"] = best = _time(point)
+        found[f"{key}.best.ms"] = best = duration(point)
         found[f"{key}.best.split_t"] = _of(point, "split_t")
         found[f"{key}.best.reduction"] = _of(point, "reduction")
         found |= _planned(measured, shape, key, best)
-        found[f"{key}.gain"] = _times(plain, best, "one program a tile / best split")
+        found[f"{key}.gain"] = times(plain, best, "one program a tile / best split")
     return found
 
 
@@ -223,7 +177,7 @@ def _planned(measured: Measurements, shape, key: str, best: Fact) -> Facts:
     chosen = measured.plan(shape)
     point = measured.planned_split(shape)
     note = f"planned split: {chosen.split_t}, {chosen.reduction}"
-    time = _time(point)
+    time = duration(point)
     if not isinstance(point, Missing):
         if point.split_t != chosen.split_t:
             note += f"; the nearest recorded factor is {point.split_t}"
@@ -231,22 +185,14 @@ def _planned(measured: Measurements, shape, key: str, best: Fact) -> Facts:
     return {
         f"{key}.planned.split_t": Fact(chosen.split_t, str(chosen.split_t), note),
         f"{key}.planned.ms": time,
-        f"{key}.planned.over_best": _times(time, best, f"{note}; over the best time"),
+        f"{key}.planned.over_best": times(time, best, f"{note}; over the best time"),
     }
 
 
 def _of(point, field: str) -> Fact:
     if isinstance(point, Missing):
         return missing(point.reason)
-    return _known(getattr(point, field))
-
-
-def _times(numerator: Fact, denominator: Fact, note: str) -> Fact:
-    for side in (numerator, denominator):
-        if side.value is None:
-            return side
-    value = numerator.value / denominator.value
-    return Fact(value, formats.ratio(value), note)
+    return known(getattr(point, field))
 
 
 # Launches whose compiled kernels a recording describes: shape, kernel, reduction
@@ -284,15 +230,15 @@ def _launched(measured: Measurements, *launch) -> Facts:
     counted = dict.fromkeys(COUNTED, missing(point.counters_reason or ""))
     if point.counters is not None:
         counted = {
-            name: _known(getattr(point.counters, field), formats.percent)
+            name: known(getattr(point.counters, field), formats.percent)
             for name, field in COUNTED.items()
         }
     return {
-        "registers": _known(point.registers_per_thread),
-        "shared_bytes": _known(point.shared_memory_bytes, formats.kibibytes),
-        "warps": _known(warps),
-        "resident": _known(resident),
-        "theoretical_pct": _known(share, formats.percent),
+        "registers": known(point.registers_per_thread),
+        "shared_bytes": known(point.shared_memory_bytes, formats.kibibytes),
+        "warps": known(warps),
+        "resident": known(resident),
+        "theoretical_pct": known(share, formats.percent),
         **counted,
     }
 
@@ -309,6 +255,6 @@ def _verification(measured: Measurements) -> Facts:
         len(verification.points),
     )
     return {
-        f"verification.{name}": _known(number)
+        f"verification.{name}": known(number)
         for name, number in zip(names, numbers, strict=True)
     }

@@ -2,6 +2,8 @@
 
 import math
 
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
     """To so many significant digits, as charts and their files hold numbers."""
@@ -21,6 +23,10 @@ def milliseconds(value: float) -> str:
     return f"{significant(value)} ms"
 
 
+def microseconds(value: float) -> str:
+    return f"{significant(value)} µs"
+
+
 def tflops(value: float) -> str:
     return f"{significant(value)} TFLOP/s"
 
@@ -35,6 +41,27 @@ def ratio(value: float) -> str:
 
 def percent(value: float) -> str:
     return f"{value:.1f} %"
+
+
+def signed_percent(value: float) -> str:
+    return f"{value:+.1f} %".replace("-", "−")
+
+
+def points(value: float) -> str:
+    """A difference of two percentages."""
+    return f"{value:+.1f} points".replace("-", "−")
+
+
+def error(value: float) -> str:
+    """A relative error, at two digits: 1.7·10⁻³."""
+    if value == 0:
+        return "0"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits}·{power_of_ten(int(power))}"
+
+
+def power_of_ten(power: int) -> str:
+    return f"10{str(power).translate(SUPERSCRIPTS)}"
 
 
 def kibibytes(value: int) -> str:

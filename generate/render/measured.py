@@ -1,14 +1,21 @@
 """What may be shown of a recording: a measured point, or why there is none."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from generate.schema import (
+    AccumulationPoint,
     Configuration,
+    DeterminismPoint,
     GemmPoint,
     OccupancyPoint,
+    PartialsPoint,
     Recording,
     SplitPoint,
+    TimelinePoint,
+    TransposePoint,
+    TrapPoint,
 )
 from generate.shapes import GEMM_SHAPES, SPLIT_FACTORS, SPLIT_SHAPES, Shape
 from kernels.plan import Plan, choose_tile, expected_resident, output_tiles, plan
@@ -42,10 +49,12 @@ class Measurements:
     """A recording without the points that may not be shown.
 
     A point is withheld if it was skipped, or if a test of its kernel failed.
+    found: every recording, oldest first, to compare this one with.
     """
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: Recording, found: Sequence[Recording] = ()):
         self.recording = recording
+        self.found = found
         self.gpu = recording.environment.gpu
         verification = recording.verification
         self._failed = verification.failed_kernels if verification else set()
@@ -59,6 +68,19 @@ class Measurements:
         self._occupancy = {
             _launch(p): p for p in _points(recording.occupancy) if p.mode == "overwrite"
         }
+
+    @property
+    def record(self) -> str:
+        """Where numbers are from, as they say it on hover."""
+
+        def words(recording: Recording) -> str:
+            environment = recording.environment
+            return f"{environment.gpu.name}, recorded {environment.recorded_on}"
+
+        mine = words(self.recording)
+        if sum(words(recording) == mine for recording in self.found) > 1:
+            mine += f" ({self.recording.folder.name})"
+        return mine
 
     @property
     def gemm_shapes(self) -> list[Shape]:
@@ -88,14 +110,14 @@ class Measurements:
         if point is None:
             return _absent(self.recording.gemms, "gemms")
         if implementation == "vendor":
-            return self._timed(point, set())
-        return self._timed(point, _kernels(point.op, point.configuration))
+            return self._shown(point, set())
+        return self._shown(point, _kernels(point.op, point.configuration))
 
     def split(self, shape: Shape, reduction: str, split_t: int) -> SplitPoint | Missing:
         point = self._splits.get((shape, reduction, split_t))
         if point is None:
             return _absent(self.recording.splits, "splits")
-        return self._timed(point, _kernels("dw", point.configuration))
+        return self._shown(point, _kernels("dw", point.configuration))
 
     def splits(self, shape: Shape, *reductions: str) -> list[SplitPoint]:
         """Measured points of a shape, by reduction, then by split factor."""
@@ -138,6 +160,55 @@ class Measurements:
             return Missing(_failure(kernel))
         return point
 
+    def timeline(self, shape: Shape, split_t: int) -> TimelinePoint | Missing:
+        """The trace of dW at a split factor, added up atomically."""
+        reduction = "none" if split_t == 1 else "atomic"
+        return self._evidence("timelines", (reduction, split_t, *shape), {"dw"})
+
+    def determinism(
+        self, shape: Shape, implementation: str, reduction: str | None, split_t
+    ) -> DeterminismPoint | Missing:
+        """Repeated runs; the vendor's have neither a reduction nor a factor."""
+        kernels = {"workspace": {"dw", "reduce"}, None: set()}.get(reduction, {"dw"})
+        key = (implementation, reduction, split_t, *shape)
+        return self._evidence("determinism", key, kernels)
+
+    def accumulation(
+        self, gradient: str, buffer: str, micro_batches: int
+    ) -> AccumulationPoint | Missing:
+        """The one shape that was accumulated."""
+        return self._evidence("accumulation", (gradient, buffer, micro_batches), {"dw"})
+
+    def partials(self, dtype: str, split_t: int) -> PartialsPoint | Missing:
+        """dW from partial sums of a dtype, at the one shape recorded."""
+        key = (dtype, split_t)
+        return self._evidence("accumulation", key, {"dw"}, "partials")
+
+    def transpose(
+        self, shape: Shape, op: str, implementation: str, way: str
+    ) -> TransposePoint | Missing:
+        kernels = {op} if implementation == "lesson" else set()
+        key = (op, implementation, way, *shape)
+        return self._evidence("transposes", key, kernels)
+
+    def trap(self, name: str) -> TrapPoint | Missing:
+        return self._evidence("traps", (name,), set())
+
+    def keys(self, name: str, points: str = "points") -> list[tuple]:
+        """Keys of every point of an evidence section, shown or not."""
+        section = getattr(self.recording, name)
+        return [point.key for point in getattr(section, points)] if section else []
+
+    def _evidence(
+        self, name: str, key: tuple, kernels: set[str], points: str = "points"
+    ):
+        """The point of a section whose key begins so, or why it is not shown."""
+        section = getattr(self.recording, name)
+        for point in getattr(section, points) if section else ():
+            if point.key[: len(key)] == key:
+                return self._shown(point, kernels)
+        return _absent(section, name)
+
     def tiles(self, k: int, n: int) -> int:
         """Output tiles of dW[K, N]; T does not matter."""
         tile = choose_tile("dw", ITEMSIZE, self.gpu.device)
@@ -152,10 +223,10 @@ class Measurements:
         tile = choose_tile("dw", ITEMSIZE, self.gpu.device)
         return expected_resident("dw", tile, ITEMSIZE, self.gpu.device), False
 
-    def _timed(self, point, kernels: set[str]):
+    def _shown(self, point, kernels: set[str]):
         for kernel in sorted(kernels & self._failed):
             return Missing(_failure(kernel))
-        if point.skipped_reason is not None:
+        if getattr(point, "skipped_reason", None) is not None:
             return Missing(point.skipped_reason)
         return point
 

@@ -1,19 +1,22 @@
 """Pages from templates: what a template may use, and the frame of a page."""
 
 import re
+from functools import cached_property
 from html import escape
 from pathlib import Path, PurePosixPath
 
 import jinja2
 
 from generate.digest import kernels_digest
-from generate.render import entries, hardware, source
+from generate.render import choice, entries, repeat, source, timelines, traps
 from generate.render.charts import Chart
+from generate.render.claims import CLAIMS, GROUPS, MARGIN, OUTCOMES, Judged, Said
 from generate.render.drawings import drawings
 from generate.render.errors import RenderError
-from generate.render.facts import LESSON, Fact, Facts
+from generate.render.fact import LESSON, Fact, element
 from generate.render.measured import Measurements, Missing
 from generate.render.stills import Stills
+from generate.schema import Recording
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
@@ -22,25 +25,40 @@ GLOSSARY, TRAPS = "notes/glossary.md", "notes/traps.md"
 # generate/overrides/partials/content.html puts it in.
 REPOSITORY = "repository:"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
-TITLE = re.compile(r"^# .+\n", re.MULTILINE)
+# A page's title, and the line under it that says how long it takes.
+TITLE = re.compile(r'^# .+\n(?:\n<p class="page-meta">.+\n)?', re.MULTILINE)
 # Says of a file under docs/ that it was rendered, and may be deleted.
 RENDERED = re.compile(
     r"^<!-- Rendered from \S+ by python -m generate render", re.MULTILINE
 )
 
 
+def templates(root: Path) -> jinja2.Environment:
+    """Every template of the site, partials among them."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(root / TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=jinja2.select_autoescape(["html.j2"], default=False),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
 class Pages:
     """Renders every template with one recording's numbers.
 
-    folder: where its chart files stand, relative to docs/. stills: the SVGs of
-    each chart that has them. explore: what the crossover widget starts from.
+    judgement: its facts and verdicts; judged: those of every recording. folder: where
+    its chart files stand, relative to docs/. stills: the SVGs of each chart that has
+    them. explore: what the crossover widget starts from.
     """
 
     def __init__(
         self,
         root: Path,
         measured: Measurements,
-        facts: Facts,
+        judgement: Judged,
+        judged: list[Judged],
         charts: dict[str, Chart | Missing],
         explore: dict,
         stills: dict[str, Stills],
@@ -48,23 +66,18 @@ class Pages:
     ):
         self.root = root
         self.measured = measured
-        self.facts = facts
+        self.judgement = judgement
+        self.judged = judged
+        self.facts = judgement.facts
+        self.record = judgement.record
         self.charts = charts
         self.explore = explore
         self.stills = stills
         self.folder = folder
         self.drawings = drawings(measured)
-        sections = measured.recording.sections.values()
-        now = kernels_digest(root)
-        self.kernels_changed = any(s.kernels_sha256 != now for s in sections)
-        self.environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(root / TEMPLATES),
-            undefined=jinja2.StrictUndefined,
-            autoescape=jinja2.select_autoescape(["html.j2"], default=False),
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
+        self.kernels_sha256 = kernels_digest(root)
+        self.kernels_changed = self.changed_since(measured.recording)
+        self.environment = templates(root)
 
     def names(self) -> list[str]:
         """Templates that are pages."""
@@ -79,11 +92,16 @@ class Pages:
             for name in self.names()
         }
 
-    @property
-    def record(self) -> str:
-        """Where numbers are from, as they say it on hover."""
-        environment = self.measured.recording.environment
-        return f"{environment.gpu.name}, recorded {environment.recorded_on}"
+    def changed_since(self, recording: Recording) -> bool:
+        """Whether a recording was made with other kernels than there are now."""
+        sections = recording.sections.values()
+        return any(s.kernels_sha256 != self.kernels_sha256 for s in sections)
+
+    @cached_property
+    def gallery(self) -> traps.Gallery:
+        loader = self.environment.loader
+        notes = loader.get_source(self.environment, TRAPS)[0]
+        return traps.gallery(self.root, self.measured, notes)
 
 
 class Page:
@@ -93,18 +111,34 @@ class Page:
         self.pages = pages
         self.name = name
         self.shows_numbers = False
+        # Whether another recording can take this one's place here, and whether the
+        # choice of it stands where the template has it, instead of below the title.
+        self.follows = False
+        self.placed = False
         self.terms = set()
         self.context = {
             "fact": self.fact,
             "value": self.value,
             "lesson_figure": self.lesson_figure,
             "tiles": pages.measured.tiles,
+            "claim": self.claim,
+            "claims": self.claims,
+            "judged": pages.judged,
+            "outcomes": OUTCOMES,
+            "margin": MARGIN,
             "chart": self.chart,
             "explore": self.explore,
             "drawing": self.drawing,
+            "timeline": self.timeline,
+            "timeline_pair": self.timeline_pair,
+            "timeline_table": self.timeline_table,
             "source": self.source,
             "excerpt": self.excerpt,
+            "exhibit": self.exhibit,
+            "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
+            "recordings": self.recordings,
+            "repeat_tables": self.repeat_tables,
             "difference": self.difference,
             "guard": self.guard,
             "repository": repository,
@@ -118,6 +152,8 @@ class Page:
         template = f"{TEMPLATES}/{self.name}"
         if self.shows_numbers and self.pages.kernels_changed:
             body = self._with_notice(body)
+        if self.follows and not self.placed and (choice := self.recordings()):
+            body = self._below_title(body, choice)
         return (
             f"---\n{fields}edit_template: {template}\n---\n"
             f"<!-- Rendered from {template} by python -m generate render: edit that. "
@@ -126,18 +162,39 @@ class Page:
 
     def fact(self, key: str) -> str:
         """A number of the recording with its unit, its key and its record."""
-        fact = self._fact(key)
-        if fact.value is None:
-            return (
-                f'<span class="fact fact--missing" data-key="{escape(key)}" '
-                f'title="{_attribute(fact.note)}">{escape(fact.text)}</span>'
-            )
-        title = "; ".join(filter(None, [self.pages.record, fact.note]))
-        return _data("fact", key, fact, title)
+        self.follows = True
+        return element(key, self._fact(key), self.pages.record)
 
     def value(self, key: str) -> int | float | str | None:
         """The bare number, for a condition; None if it was not measured."""
         return self._fact(key).value
+
+    def claim(self, anchor: str) -> str:
+        """A sentence as the recording has it, and the way to how it is judged."""
+        if anchor not in CLAIMS:
+            raise RenderError(
+                f"{TEMPLATES}/{self.name}: there is no claim {anchor!r}; there are "
+                f"{', '.join(CLAIMS)}"
+            )
+        self.shows_numbers = True
+        self.follows = True
+        return (
+            f'<span class="claim" data-claim="{anchor}">'
+            f"{self.pages.judgement.html(anchor)}</span>"
+            f'<a class="claim-judged" href="{self._up()}evidence/claims/#{anchor}" '
+            'aria-label="how this is judged" title="How this is judged">†</a>'
+        )
+
+    def claims(self) -> list[tuple[Said, str]]:
+        """Each page that makes claims, and what every recording says of them."""
+        self.shows_numbers = True
+        self.follows = True
+        template = "partials/claims.html.j2"
+        shown, judged = self.pages.judgement, self.pages.judged
+        return [
+            (said, self._use(template, said=said, shown=shown, judged=judged).strip())
+            for said in GROUPS
+        ]
 
     def lesson_figure(self, key: str) -> str:
         if key not in LESSON:
@@ -146,7 +203,7 @@ class Page:
                 f"are {', '.join(LESSON)}"
             )
         title = "the lesson's figure, for an H100; not measured"
-        return _data("fact fact--lesson", f"lesson.{key}", LESSON[key], title)
+        return element(f"lesson.{key}", LESSON[key], title, "fact fact--lesson")
 
     def chart(self, name: str) -> str:
         pages, chart = self.pages, self.pages.charts.get(name)
@@ -156,6 +213,7 @@ class Page:
                 f"{', '.join(pages.charts)}"
             )
         self.shows_numbers = True
+        self.follows = True
         if isinstance(chart, Missing):
             why = escape(chart.reason)
             return f'<p class="fact--missing">Chart not measured: {why}.</p>'
@@ -178,6 +236,33 @@ class Page:
             )
         self.shows_numbers = True
         return self._use("partials/drawing.html.j2", drawing=drawn[name]).strip()
+
+    def timeline(self) -> str:
+        """The SM timeline, its first shape showing."""
+        return self._timeline("partials/timeline.html.j2")
+
+    def timeline_pair(self) -> str:
+        """The first shape of the SM timeline, unsplit and at its best factor."""
+        return self._timeline("partials/timeline-pair.html.j2")
+
+    def timeline_table(self) -> str:
+        """The numbers of every traced launch."""
+        return self._tables()["timeline"]
+
+    def _timeline(self, template: str) -> str:
+        self.shows_numbers = True
+        pages, pictures = self.pages, timelines.pictures(self.pages.measured)
+        if isinstance(pictures, Missing):
+            why = escape(pictures.reason)
+            return f'<p class="fact--missing">Timeline not measured: {why}.</p>'
+        return self._use(
+            template,
+            pictures=pictures,
+            picture=pictures[0],
+            folder=pages.folder,
+            up=self._up(),
+            recording=pages.measured.recording.name,
+        ).strip()
 
     def explore(self) -> str:
         """The crossover widget in its first state."""
@@ -247,11 +332,51 @@ class Page:
         fence = f'````python title="kernels/{name}.py" linenums="{block.first}"'
         return f"{fence}\n{block.text}\n````"
 
-    def hardware_tables(self) -> dict[str, str]:
+    def exhibit(self, anchor: str) -> str:
+        """What a trap did, in one sentence, and the way to its exhibit."""
+        found = [trap for trap in self.pages.gallery.exhibits if trap.anchor == anchor]
+        if not found:
+            raise RenderError(f"{TEMPLATES}/{self.name}: there is no trap {anchor!r}")
+        return self._use("partials/exhibit.md.j2", trap=found[0]).strip()
+
+    def gallery(self) -> traps.Gallery:
+        """Every trap that was made on purpose."""
         self.shows_numbers = True
+        return self.pages.gallery
+
+    def hardware_tables(self) -> dict[str, str]:
+        return self._tables()
+
+    def _tables(self) -> dict[str, str]:
+        """Each in a box of its name, where another recording's may take its place."""
+        self.shows_numbers = self.follows = True
+        found = choice.tables(self.pages.measured, self.pages.environment)
+        return {
+            name: f'<div data-table="{name}">\n{html}\n</div>'
+            for name, html in found.items()
+        }
+
+    def repeat_tables(self) -> dict[str, str]:
+        """What two recordings of the GPU disagree on; or the reason alone.
+
+        A page of theirs is about these two, and offers no other.
+        """
+        self.shows_numbers = self.placed = True
+        found = repeat.repetition(self.pages.measured)
+        if isinstance(found, Missing):
+            return {"reason": found.reason}
+        judged = {one.measured.recording.name: one for one in self.pages.judged}
+        verdicts = [
+            {
+                anchor: verdict.outcome
+                for anchor, verdict in judged[m.recording.name].verdicts.items()
+                if verdict.outcome != "not measured"
+            }
+            for m in (found.first, found.second)
+        ]
         return {
             name: self._use("partials/measurements.html.j2", given=table).strip()
-            for name, table in hardware.tables(self.pages.measured).items()
+            for name, table in repeat.tables(found, *verdicts).items()
         }
 
     def _fact(self, key: str) -> Fact:
@@ -295,25 +420,26 @@ class Page:
             recording=recording.name,
             date=recording.environment.recorded_on,
         )
+        return self._below_title(body, notice)
+
+    def recordings(self) -> str:
+        """The reader's choice of a recording, where there are several."""
+        self.placed, pages = True, self.pages
+        if len(pages.measured.found) < 2:
+            return ""
+        return self._use(
+            "partials/recordings.html.j2",
+            shown=pages.measured.recording,
+            found=pages.measured.found,
+            changed_since=pages.changed_since,
+        ).strip()
+
+    def _below_title(self, body: str, html: str) -> str:
         title = TITLE.search(body)
         at = title.end() if title else 0
-        return f"{body[:at]}\n{notice}\n{body[at:]}"
+        return f"{body[:at]}\n{html}\n{body[at:]}"
 
 
 def repository(path: str, text: str) -> str:
     """A link into the repository; only the text where a build has no address of it."""
     return f'<a href="{REPOSITORY}{escape(path)}">{text}</a>'
-
-
-def _data(classes: str, key: str, fact: Fact, title: str) -> str:
-    value = f"{fact.value:.6g}" if isinstance(fact.value, float) else fact.value
-    return (
-        f'<data class="{classes}" data-key="{escape(key)}" '
-        f'value="{_attribute(value)}" title="{_attribute(title)}">'
-        f"{escape(fact.text)}</data>"
-    )
-
-
-def _attribute(value) -> str:
-    """Text for an attribute in Markdown, where a bar would end a table's cell."""
-    return escape(str(value)).replace("|", "&#124;")

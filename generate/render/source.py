@@ -5,6 +5,7 @@ has no note stops the render. Lines of a note that begin with `Guarded by:` or
 `Avoids:` name one test or one trap each.
 """
 
+import ast
 import difflib
 import io
 import re
@@ -141,11 +142,24 @@ def difference(before: Path, after: Path, letters: dict[str, str]) -> str:
         lambda word: letters.get(word[0], word[0]), before.read_text(encoding="utf-8")
     )
     read = f"{before.name}, letters exchanged" if letters else before.name
+    return changes(old, after.read_text(encoding="utf-8"), read, after.name)
+
+
+def changes(old: str, new: str, before: str, after: str) -> str:
+    """What changes from one text to another; before, after: what they are called."""
     lines = difflib.unified_diff(
-        old.splitlines(),
-        after.read_text(encoding="utf-8").splitlines(),
-        read,
-        after.name,
-        lineterm="",
+        old.splitlines(), new.splitlines(), before, after, lineterm=""
     )
     return "\n".join(lines)
+
+
+def functions(file: Path) -> dict[str, str]:
+    """The functions of a file, by name, as they are written."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+    return found

@@ -11,11 +11,20 @@ import pytest
 
 from generate.render import palette
 from generate.render.charts import Chart, charts
+from generate.render.formats import significant
 from generate.render.measured import Measurements, Missing
 from generate.schema import Recording
 from generate.shapes import STARVED
 
-NAMES = ("tiles", "splits", "breakdown")
+NAMES = (
+    "tiles",
+    "splits",
+    "breakdown",
+    "transposes",
+    "determinism",
+    "accumulation",
+    "partials",
+)
 
 
 @pytest.fixture
@@ -100,7 +109,7 @@ def test_the_grid_of_splits_holds_every_time(measured: Measurements):
     for row in chart.rows:
         shape = " × ".join(str(row[axis]) for axis in "TKN")
         best = " *" if "best" in row["mark"] else ""
-        text = f"{row['time_ms']:.3g}{best}"
+        text = significant(row["time_ms"]) + best
         if row["reduction"] == "none":
             for reduction in ("atomic", "workspace"):
                 expected[shape, reduction, "no split"] = text
@@ -184,7 +193,9 @@ def test_tiles_marks_starved_layers_without_colour(measured: Measurements):
     assert sum(len(t["x"]) for t in traces.values()) == len(chart.rows)
 
 
-@pytest.mark.parametrize("name", ["splits", "breakdown"])
+@pytest.mark.parametrize(
+    "name", ["splits", "breakdown", "transposes", "determinism", "accumulation"]
+)
 def test_each_group_can_be_chosen(measured: Measurements, name: str):
     """Every trace belongs to a group on offer, and every group has a sentence."""
     spec = json.loads(charts(measured)[name].spec)

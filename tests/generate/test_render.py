@@ -217,7 +217,7 @@ def test_hardware_tables_are_accessible(site):
     """Each table has a caption, and header cells with a scope."""
     page = site.text("{% for t in hardware_tables().values() %}{{ t }}\n{% endfor %}")
     tables = re.findall(r"<table>.*?</table>", page, re.DOTALL)
-    assert len(tables) == 4
+    assert len(tables) == int(site.text("{{ hardware_tables() | length }}").split()[-1])
     for table in tables:
         assert "<caption>" in table
         assert table.count("<th ") == table.count(' scope="')
@@ -402,8 +402,9 @@ def test_an_old_still_is_never_shown(site, fake_stills, maker, capsys):
 @pytest.fixture(scope="module")
 def drawn(maker, tmp_path_factory):
     """The charts, and their pictures by two exports."""
-    folder = tmp_path_factory.mktemp("drawn") / "gpu" / "one"
-    present = list(charts(Measurements(maker.write(folder))).values())
+    folder = tmp_path_factory.mktemp("drawn") / "gpu"
+    found = [maker.write(folder / name) for name in ("one", "two")]
+    present = list(charts(Measurements(found[0], found)).values())
     return present, stills.draw(present), stills.draw(present)
 
 

@@ -1,6 +1,7 @@
 """The report: derived from data/ alone, the same for people and machines."""
 
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,15 @@ def test_json_has_the_published_fields(recording: Recording):
     result = CliRunner().invoke(app, ["report", "--json", "--root", str(root)])
     assert result.exit_code == 0
     data = json.loads(result.stdout, parse_constant=pytest.fail)
-    assert list(data) == ["recording", "gpu", "gemms", "summary", "splits"]
+    assert list(data) == [
+        "recording",
+        "gpu",
+        "gemms",
+        "summary",
+        "splits",
+        "claims",
+        "repeat",
+    ]
     assert set(data["gemms"][0]) == {
         *("op", "mode", "T", "K", "N", "implementation"),
         *("time_ms", "vendor_ms", "ratio", "error"),
@@ -28,6 +37,9 @@ def test_json_has_the_published_fields(recording: Recording):
     assert set(data["splits"][0]) == {
         *("T", "K", "N", "reduction"),
         *("planned_split_t", "best_split_t", "planned_over_best"),
+    }
+    assert set(data["claims"][0]) == {
+        *("claim", "statement", "verdict", "evidence", "facts"),
     }
 
 
@@ -98,6 +110,8 @@ def test_people_see_what_machines_see(recording: Recording):
         assert f"{row['geomean_ratio']:.3f}" in text
     shapes = {f"{r['T']} × {r['K']} × {r['N']}" for r in data["gemms"]}
     assert all(shape in text for shape in shapes)
+    for row in data["claims"]:
+        assert re.search(rf"{row['claim']}\s*│ {row['verdict']}\s*│", text)
 
 
 def test_a_missing_recording_is_one_sentence(tmp_path):

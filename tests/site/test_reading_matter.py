@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from generate.render.entries import entries
+from kernels.traps import TRAPS
 from tests.site.harness import REPOSITORY, ROOT
 
 NOTES = ROOT / "generate" / "templates" / "notes"
@@ -60,7 +61,7 @@ def test_reports_name_chart_and_recording(site):
             r'<figure class="chart" id="chart-([\w-]+)"(.*?)</figure>', html, re.DOTALL
         ):
             link = re.search(rf'href="{REPOSITORY}/issues/new\?([^"]+)"', body)[1]
-            recording = re.search(r"recording (\S+)", body)[1]
+            recording = re.search(r"recording <span [^>]+>([^<]+)<", body)[1]
             assert f"Chart:+{name}%0ARecording:+{recording}%0A" in link
     assert "repository:" not in "".join(map(site.html, site.pages))
 
@@ -89,13 +90,73 @@ def test_differences_have_marks_and_fold(page, site):
     page.goto(site.url + "kernels/dw/")
     first, second = page.locator("details.difference").all()
     for kind, mark in (("gi", "+"), ("gd", "-")):
-        lines = first.locator(f".{kind}").all_inner_texts()
+        lines = first.locator(f".{kind}").all_text_contents()
         assert lines and all(line.startswith(mark) for line in lines)
     expect(first.locator("pre")).to_be_visible()
     expect(second.locator("pre")).to_be_hidden()
     second.locator("summary").focus()
     page.keyboard.press("Enter")
     expect(second.locator("pre")).to_be_visible()
+
+
+GALLERY = "evidence/traps/"
+
+
+def test_lesson_and_gallery_lead_to_each_other(site):
+    """Each trap has its words in part 9 and its exhibit in the gallery."""
+    lesson, gallery = site.html("lesson/traps/"), site.html(GALLERY)
+    for name in TRAPS:
+        anchor = name.replace("_", "-")
+        assert f'id="{anchor}"' in gallery, anchor
+        assert f'href="../../lesson/traps/#{anchor}"' in gallery, anchor
+        assert f'href="../../evidence/traps/#{anchor}"' in lesson, anchor
+
+
+def test_traps_and_checks_fit_a_phone(page, site):
+    """The table of checks scrolls in its own box, its traps stay in sight, and each
+    leads to its exhibit."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(site.url + GALLERY)
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
+    box = page.get_by_role("region", name="Which check catches which trap")
+    name = box.locator("tbody th[scope=row]").first
+    before = name.bounding_box()["x"]
+    scrolled = box.evaluate("box => { box.scrollLeft = 120; return box.scrollLeft }")
+    assert scrolled > 60
+    assert name.bounding_box()["x"] == pytest.approx(before, abs=8)
+    name.get_by_role("link").click()
+    expect(page.locator("#no-fill")).to_be_in_viewport()
+
+
+def test_marks_and_pictures_have_words(page, site):
+    """No cell of the table says what it says by a mark alone, and what a picture shows
+    stands below it."""
+    page.goto(site.url + GALLERY)
+    cells = page.locator(".trap-table td").all_text_contents()
+    assert cells and all(re.search("[a-z]{3}", cell) for cell in cells)
+    for picture in page.locator(".trap-map + p").all():
+        assert re.search(r"cell|row|column", picture.inner_text())
+    maps = page.locator(".trap-map").count()
+    assert maps == page.locator(".trap-map + p").count() > 10
+
+
+def test_what_is_not_finite_is_hatched(page, site):
+    """The pattern is there once, and the key shows it."""
+    page.goto(site.url + GALLERY)
+    assert page.locator("#trap-hatch").count() == 1
+    cell = page.locator(".trap-key .trap-nan")
+    assert cell.evaluate("cell => getComputedStyle(cell).fill").startswith("url(")
+
+
+def test_differences_of_traps_are_printed(page, site):
+    """Also one that its reader has folded."""
+    page.goto(site.url + GALLERY)
+    listing = page.locator("details.difference pre").first
+    expect(listing).to_be_visible()
+    page.locator("details.difference summary").first.click()
+    expect(listing).to_be_hidden()
+    page.emulate_media(media="print")
+    expect(listing).to_be_visible()
 
 
 TERM_PAGE = "lesson/dw-starves/"

@@ -108,6 +108,7 @@ def test_no_layout_shift(page, site):
     """A still gives way to a live chart without moving a line of text."""
     address, _ = chart_page(site, selecting=True)
     page.goto(site.url + address)
+    until(page, "() => 'settled' in document.documentElement.dataset")
     tops = """[...document.querySelectorAll("figcaption, h2")].map((e) =>
         e.getBoundingClientRect().top + scrollY)"""
     before = page.evaluate(tops)
@@ -390,7 +391,7 @@ def test_opened_from_disk(page, site, problems):
     problems.clear()  # browsers refuse modules from a file, aloud
 
 
-@pytest.mark.parametrize("missing", ["plotly-cartesian", "/rendered/"])
+@pytest.mark.parametrize("missing", ["plotly-basic", "/rendered/"])
 def test_still_stays_when_a_chart_cannot_load(page, site, problems, missing):
     """When library or numbers do not arrive, still and table stay, and a sentence."""
     address, _ = chart_page(site)

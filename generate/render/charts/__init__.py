@@ -1,6 +1,15 @@
 """The site's charts, each a module with one function, `build`."""
 
-from generate.render.charts import breakdown, splits, tiles
+from generate.render.charts import (
+    accumulation,
+    breakdown,
+    determinism,
+    partials,
+    repeat,
+    splits,
+    tiles,
+    transposes,
+)
 from generate.render.charts.base import Chart
 from generate.render.measured import Measurements, Missing
 
@@ -8,6 +17,11 @@ BUILDERS = {
     "tiles": tiles.build,
     "splits": splits.build,
     "breakdown": breakdown.build,
+    "transposes": transposes.build,
+    "determinism": determinism.build,
+    "accumulation": accumulation.build,
+    "partials": partials.build,
+    "repeat": repeat.build,
 }
 
 

@@ -1,34 +1,18 @@
-"""What the charts share: rows and columns, the figure's frame, their files.
+"""What the charts share: a figure over its rows, and the figure's frame."""
 
-Rows come first. The figure, the table and both downloads are made from them,
-so the four cannot disagree.
-"""
-
-import csv
 import hashlib
-import io
 import json
+import math
 import statistics
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from generate.render import palette
-from generate.render.formats import rounded, shape_label
-from generate.render.measured import Measurements, Missing
-from generate.render.tables import Cell, Head, Table
-
-Row = dict[str, int | float | str | None]
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: `key` names it, with its unit, in CSV and JSON."""
-
-    key: str
-    head: str
-    numeric: bool = True
-
+from generate.render.formats import power_of_ten, rounded
+from generate.render.measured import Missing
+from generate.render.rows import REASON, Column, Row, Rows
+from generate.render.tables import Table
 
 DIMENSIONS = (Column("T", "T"), Column("K", "K"), Column("N", "N"))
 TIMED = (
@@ -38,24 +22,17 @@ TIMED = (
     Column("samples", "Samples"),
     Column("error", "Error against fp64"),
 )
-REASON = Column("not_measured_reason", "Why not measured", numeric=False)
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(Rows):
     """A figure, its words and the rows that it shows.
 
-    labels: how many of the first columns name a row, a shape's dimensions. grid:
-    the table of the page, where one row a point would be too long to read.
+    grid: the table of the page, where one row a point would be too long to read.
     """
 
-    name: str
-    title: str
     caption: str
     height: int
-    columns: tuple[Column, ...]
-    labels: int
-    rows: list[Row]
     figure: go.Figure
     grid: Table | None = None
 
@@ -73,58 +50,8 @@ class Chart:
         return hashlib.sha256(self.spec.encode()).hexdigest()[:16]
 
     @property
-    def shown_columns(self) -> tuple[Column, ...]:
-        """The columns, and reasons where a row has no measurement."""
-        if any(row.get(REASON.key) for row in self.rows):
-            return (*self.columns, REASON)
-        return self.columns
-
-    @property
-    def csv(self) -> str:
-        stream = io.StringIO()
-        keys = [column.key for column in self.shown_columns]
-        writer = csv.DictWriter(
-            stream, keys, extrasaction="ignore", lineterminator="\n"
-        )
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return stream.getvalue()
-
-    def data(self, measured: Measurements) -> str:
-        """The rows as JSON, with what they are and where they come from."""
-        columns = self.shown_columns
-        keys = [column.key for column in columns]
-        rows = [json.dumps({key: row.get(key) for key in keys}) for row in self.rows]
-        about = {
-            "chart": self.name,
-            "title": self.title,
-            "gpu": measured.gpu.name,
-            "recording": measured.recording.name,
-            "columns": {column.key: column.head for column in columns},
-        }
-        fields = [f"  {json.dumps(k)}: {_json(v)}" for k, v in about.items()]
-        points = ",\n".join(f"    {row}" for row in rows)
-        return "{\n" + ",\n".join(fields) + ',\n  "rows": [\n' + points + "\n  ]\n}\n"
-
-    @property
     def table(self) -> Table:
-        if self.grid is not None:
-            return self.grid
-        labels = self.columns[: self.labels]
-        columns = self.shown_columns[self.labels :]
-        heads = [Head(shape_label(tuple(column.key for column in labels)))]
-        heads += [Head(column.head, column.numeric) for column in columns]
-        return Table(self.title, heads, [self._cells(row) for row in self.rows])
-
-    def _cells(self, row: Row) -> list[Cell]:
-        labels = self.columns[: self.labels]
-        name = shape_label(tuple(row[column.key] for column in labels))
-        cells = [Cell(name, header=True)]
-        for column in self.shown_columns[self.labels :]:
-            value = row.get(column.key)
-            text = f"{value:.10g}" if isinstance(value, float) else str(value)
-            cells.append(Cell("" if value is None else text, column.numeric))
-        return cells
+        return self.grid or super().table
 
 
 def timed(point) -> Row:
@@ -197,11 +124,38 @@ def framed(traces: list, **layout) -> go.Figure:
     return figure.update_layout(layout)
 
 
-def select(groups: list[str], selected: str, describe: dict[str, str]) -> dict:
-    """layout.meta of a chart that shows one shape at a time."""
-    choice = {"label": "Shape T × K × N", "groups": groups, "selected": selected}
+def doublings(most: int, title: str) -> dict:
+    """A log axis from 1 on with a tick at each power of two, or at every other."""
+    bits = most.bit_length()
+    powers = [2**n for n in range(0, bits, 1 if bits < 9 else 2)]
+    return {
+        "type": "log",
+        "tickvals": powers,
+        "range": [rounded(math.log10(end)) for end in (0.85, 1.18 * most)],
+        "title": {"text": title},
+    }
+
+
+def decades(values: list[float], title: str) -> dict:
+    """A log axis over whole powers of ten around the values."""
+    low = math.floor(math.log10(min(values)))
+    high = max(low + 1, math.ceil(math.log10(max(values))))
+    return {
+        "type": "log",
+        "tickvals": [float(f"1e{power}") for power in range(low, high + 1)],
+        "ticktext": [power_of_ten(power) for power in range(low, high + 1)],
+        "range": [low - 0.1, high + 0.1],
+        # Plotly takes exponents for narrower than they are.
+        "title": {"text": title, "standoff": 16},
+    }
+
+
+def select(
+    groups: list[str],
+    selected: str,
+    describe: dict[str, str],
+    label: str = "Shape T × K × N",
+) -> dict:
+    """layout.meta of a chart that shows one shape, or other group, at a time."""
+    choice = {"label": label, "groups": groups, "selected": selected}
     return {"select": choice, "describe": describe}
-
-
-def _json(value) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -15,7 +15,7 @@ from generate.render.charts.base import (
     select,
     timed,
 )
-from generate.render.facts import LESSON
+from generate.render.fact import LESSON
 from generate.render.formats import milliseconds, ratio, rounded, shape_label
 from generate.render.measured import (
     CALL_LABELS,

@@ -1,7 +1,5 @@
 """Chart "splits": time of dW against the split factor, one shape at a time."""
 
-import math
-
 import plotly.graph_objects as go
 
 from generate.render import palette
@@ -13,12 +11,20 @@ from generate.render.charts.base import (
     Column,
     Row,
     dimensions,
+    doublings,
     framed,
     hover,
     select,
     timed,
 )
-from generate.render.formats import count, milliseconds, ratio, rounded, shape_label
+from generate.render.formats import (
+    count,
+    milliseconds,
+    ratio,
+    rounded,
+    shape_label,
+    significant,
+)
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.shapes import STARVED, Shape
@@ -50,8 +56,6 @@ def build(measured: Measurements) -> Chart | Missing:
     shapes = [s for s in measured.split_shapes if measured.splits(s)]
     if not shapes:
         return measured.best_split(STARVED)
-    # Doubling is the natural step, so its powers alone have ticks.
-    powers = [2**n for n in range(max(measured.split_factors).bit_length())]
     rows, traces, describe = [], [], {}
     for shape in shapes:
         found = _rows(measured, shape)
@@ -72,14 +76,10 @@ def build(measured: Measurements) -> Chart | Missing:
         figure=framed(
             traces,
             meta=select(labels, chosen, describe),
-            xaxis={
-                "type": "log",
-                "tickvals": powers,
-                "range": [
-                    rounded(math.log10(end)) for end in (0.85, 1.18 * powers[-1])
-                ],
-                "title": {"text": "split factor, programs a tile (log scale)"},
-            },
+            xaxis=doublings(
+                max(measured.split_factors),
+                "split factor, programs a tile (log scale)",
+            ),
             yaxis={"rangemode": "tozero", "title": {"text": "time, ms"}},
         ),
     )
@@ -139,7 +139,7 @@ def _time(row: Row | None) -> Cell:
     if row.get("time_ms") is None:
         return Cell("not measured", numeric=True, reason=row[REASON.key])
     best = " *" if "best" in row["mark"] else ""
-    return Cell(f"{row['time_ms']:.3g}{best}", numeric=True)
+    return Cell(significant(row["time_ms"]) + best, numeric=True)
 
 
 def _traces(measured: Measurements, shape: Shape, rows: list[Row]) -> list:

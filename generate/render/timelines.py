@@ -1,0 +1,384 @@
+"""The SM timeline: dW's programs on the SMs that ran them, as one picture.
+
+A launch is drawn as a few paths: time across, a row an SM, a lane for each program
+that an SM holds at once. All split factors of a shape share one scale of time. The
+first shape stands in the page, the others in files that the browser asks for.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count as numbers
+from itertools import islice
+
+import jinja2
+
+from generate.render.formats import (
+    count,
+    microseconds,
+    percent,
+    rounded,
+    shape_key,
+    shape_label,
+    signed_percent,
+)
+from generate.render.measured import Measurements, Missing
+from generate.render.rows import REASON, Column, Row, Rows
+from generate.render.tables import Cell, Head, Table
+from generate.schema import TimelinePoint, Trace
+from generate.shapes import STARVED, TIMELINE_FACTORS, TIMELINE_SHAPES, Shape
+
+# The picture's units: across its whole time, down an SM's row, and the row's bars.
+ACROSS, ROW, BARS = 1000, 4, 3
+COLUMNS = (
+    Column("T", "T"),
+    Column("K", "K"),
+    Column("N", "N"),
+    Column("split_t", "Split factor"),
+    Column("programs", "Programs"),
+    Column("sms", "SMs that ran one"),
+    Column("fill_pct", "Fill by the trace, %"),
+    Column("sm_active_pct", "SM-active share by Nsight Compute, %"),
+    Column("difference_points", "Fill less SM-active share, points"),
+    Column("makespan_us", "Makespan, µs"),
+    Column("waves", "Waves"),
+    Column("resident", "Most programs at once on an SM"),
+    Column("resident_programs", "Programs an SM has room for"),
+    Column("overhead_pct", "Change of the operation's time by tracing, %"),
+)
+# The page's table: a short head for each column, and how its numbers are written.
+TABLE = {
+    "split_t": ("S", "{}"),
+    "programs": ("Programs", "{}"),
+    "sms": ("SMs", "{}"),
+    "fill_pct": ("Fill, %", "{:.1f}"),
+    "sm_active_pct": ("SM-active, %", "{:.1f}"),
+    "difference_points": ("Apart, points", "{:+.1f}"),
+    "makespan_us": ("Makespan, µs", "{:.1f}"),
+    "waves": ("Waves", "{}"),
+    "resident": ("At once", "{}"),
+    "resident_programs": ("Room", "{}"),
+    "overhead_pct": ("Tracing, %", "{:+.1f}"),
+}
+# The picture's units: across its whole time, and down an SM's row.
+ACROSS, ROW = 1000, 4
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A traced launch and what its trace, and the counters, say of it."""
+
+    point: TimelinePoint
+    sm_count: int
+    sm_active_pct: float | None
+    """By Nsight Compute, of the same launch untraced."""
+    counters_reason: str | None
+
+    @property
+    def trace(self) -> Trace:
+        return self.point.trace
+
+    @property
+    def programs(self) -> int:
+        return len(self.trace.sm)
+
+    @property
+    def fill_pct(self) -> float:
+        return 100 * self.trace.fill(self.sm_count)
+
+    @property
+    def makespan_us(self) -> float:
+        return self.trace.makespan_ns / 1000
+
+    @property
+    def overhead_pct(self) -> float:
+        return 100 * self.point.overhead
+
+    @property
+    def difference_points(self) -> float | None:
+        """Fill less the SM-active share."""
+        active = self.sm_active_pct
+        return None if active is None else self.fill_pct - active
+
+    @property
+    def makespan(self) -> str:
+        return microseconds(self.makespan_us)
+
+    @property
+    def filled(self) -> str:
+        return percent(self.fill_pct)
+
+    @property
+    def says(self) -> str:
+        """What the picture shows, for whoever does not see it and whoever does."""
+        split_t, sms = self.point.split_t, self.trace.sms
+        return (
+            f"Split factor {split_t}: {count(self.programs, 'program')} on {sms} of "
+            f"{self.sm_count} SMs, done after {self.makespan}. SMs "
+            f"held a program for {self.filled} of that time. At most "
+            f"{self.trace.resident} at once on one SM, which has room for "
+            f"{self.point.resident_programs}; {count(self.trace.waves, 'wave')}. "
+            f"Tracing changed the operation's time by "
+            f"{signed_percent(self.overhead_pct)}."
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """A split factor of a picture. drawn: the launch's bars; end: where they end."""
+
+    split_t: int
+    launch: Launch | Missing
+    drawn: str = ""
+    end: float = 0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A shape at each split factor, on one scale of time."""
+
+    shape: Shape
+    sm_count: int
+    states: tuple[State, ...]
+    until_ns: int
+
+    @property
+    def key(self) -> str:
+        return shape_key(self.shape)
+
+    @property
+    def label(self) -> str:
+        return shape_label(self.shape)
+
+    @property
+    def height(self) -> int:
+        return ROW * self.sm_count
+
+    @property
+    def traced(self) -> list[State]:
+        return [s for s in self.states if isinstance(s.launch, Launch)]
+
+    @property
+    def best(self) -> State:
+        """The factor whose programs were done first."""
+        return min(self.traced, key=lambda state: state.launch.makespan_us)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round times along the picture: where, in percent, and what they say."""
+        longest = self.until_ns / 1000
+        times = range(0, int(longest) + 1, _round_step(longest, 5))
+        return [(rounded(100e3 * t / self.until_ns), f"{t} µs") for t in times]
+
+    @property
+    def rows(self) -> list[tuple[float, str]]:
+        """SMs that are named beside their row, and where, in percent."""
+        sms = range(0, self.sm_count, _round_step(self.sm_count, 7))
+        return [(rounded(100 * (sm + 0.5) / self.sm_count), f"{sm}") for sm in sms]
+
+
+def shapes(measured: Measurements) -> list[Shape]:
+    """The site's shapes, then whatever else was traced."""
+    traced = (key[2:] for key in measured.keys("timelines"))
+    return list(dict.fromkeys([*TIMELINE_SHAPES, *traced]))
+
+
+def launch(measured: Measurements, shape: Shape, split_t: int) -> Launch | Missing:
+    point = measured.timeline(shape, split_t)
+    if isinstance(point, Missing):
+        return point
+    counted = measured.occupancy(shape, "dw", point.reduction, split_t)
+    if isinstance(counted, Missing):
+        active, reason = None, counted.reason
+    elif counted.counters is None:
+        active, reason = None, counted.counters_reason
+    else:
+        active, reason = counted.counters.sm_active_pct, None
+    return Launch(point, measured.gpu.sm_count, active, reason)
+
+
+def launches(measured: Measurements) -> list[Launch]:
+    """Every launch that was traced."""
+    found = (launch(measured, s, f) for s in shapes(measured) for f in TIMELINE_FACTORS)
+    return [one for one in found if isinstance(one, Launch)]
+
+
+def pictures(measured: Measurements) -> list[Picture] | Missing:
+    """A picture of each shape that was traced, the starved one first."""
+    found = [_picture(measured, shape) for shape in shapes(measured)]
+    found = [picture for picture in found if picture.traced]
+    if not found:
+        return measured.timeline(STARVED, 1)
+    return sorted(found, key=lambda picture: picture.shape != STARVED)
+
+
+def rows(measured: Measurements) -> Rows:
+    """The numbers of every launch, for the table and the downloads."""
+    return Rows(
+        name="timelines",
+        title=f"dW's launches as traced, {measured.gpu.name}",
+        columns=COLUMNS,
+        labels=3,
+        rows=[
+            {**dict(zip("TKN", shape, strict=True)), "split_t": split_t}
+            | _row(launch(measured, shape, split_t))
+            for shape in shapes(measured)
+            for split_t in TIMELINE_FACTORS
+        ],
+    )
+
+
+def table(measured: Measurements) -> Table:
+    """The rows as the page shows them."""
+    caption = (
+        f"dW's launches on {measured.gpu.name}. SM-active: by Nsight Compute, and how "
+        "far fill is from it. At once: the most programs on one SM, and how many it "
+        "has room for. Tracing: what it changed of the operation's time."
+    )
+    heads = [Head("T × K × N"), *(Head(head, True) for head, _ in TABLE.values())]
+    lines = []
+    for row in rows(measured).rows:
+        cells = [Cell(shape_label((row["T"], row["K"], row["N"])), header=True)]
+        for key, (_, written) in TABLE.items():
+            if row.get(key) is None:
+                cells.append(Cell("not measured", True, reason=row[REASON.key]))
+            else:
+                text = written.format(row[key]).replace("-", "−")
+                cells.append(Cell(text, True))
+        lines.append(cells)
+    return Table(caption, heads, lines)
+
+
+def files(measured: Measurements, templates: jinja2.Environment) -> dict[str, str]:
+    """What stands beside a recording's charts: the table, and all but the figure's
+    frame of each shape's picture."""
+    drawn = pictures(measured)
+    if isinstance(drawn, Missing):
+        return {}
+    read = rows(measured)
+    found = {"timelines.csv": read.csv, "timelines.data.json": read.data(measured)}
+    body = templates.get_template("partials/timeline-body.html.j2")
+    for picture in drawn:
+        found[f"timeline-{picture.key}.html"] = body.render(picture=picture)
+    return found
+
+
+def _row(found: Launch | Missing) -> Row:
+    if isinstance(found, Missing):
+        return {REASON.key: found.reason}
+    return {
+        "programs": found.programs,
+        "sms": found.trace.sms,
+        "fill_pct": rounded(found.fill_pct, 3),
+        "sm_active_pct": rounded(found.sm_active_pct, 3),
+        "difference_points": rounded(found.difference_points, 2),
+        "makespan_us": rounded(found.makespan_us),
+        "waves": found.trace.waves,
+        "resident": found.trace.resident,
+        "resident_programs": found.point.resident_programs,
+        "overhead_pct": rounded(found.overhead_pct, 2),
+        REASON.key: found.counters_reason,
+    }
+
+
+def _picture(measured: Measurements, shape: Shape) -> Picture:
+    found = {s: launch(measured, shape, s) for s in TIMELINE_FACTORS}
+    traced = [one for one in found.values() if isinstance(one, Launch)]
+    sm_count = measured.gpu.sm_count
+    if not traced:
+        return Picture(shape, sm_count, (), 0)
+    until = max(one.trace.makespan_ns for one in traced)
+    lanes = max(one.point.resident_programs for one in traced)
+    lanes = max(lanes, *(one.trace.resident for one in traced))
+    row_of = _rows_of([one.trace for one in traced], sm_count)
+    states = []
+    for split_t, one in found.items():
+        if isinstance(one, Missing):
+            states.append(State(split_t, one))
+            continue
+        drawn = draw(one.trace, row_of, lanes, until)
+        end = rounded(100 * one.trace.makespan_ns / until)
+        states.append(State(split_t, one, drawn, end))
+    return Picture(shape, len(row_of), tuple(states), until)
+
+
+def _rows_of(traces: list[Trace], sm_count: int) -> dict[int, int]:
+    """Row of each SM by its number; numbers may leave some out."""
+    used = {sm for trace in traces for sm in trace.sm}
+    unused = (sm for sm in numbers() if sm not in used)
+    sms = [*used, *islice(unused, max(0, sm_count - len(used)))]
+    return {sm: row for row, sm in enumerate(sorted(sms))}
+
+
+def draw(trace: Trace, row_of: dict[int, int], lanes: int, until_ns: int) -> str:
+    """The bars of a launch: paths as long as they took, and where a bar follows
+    another without a gap, a seam between them."""
+    # Rows of an odd number of lanes would meet in the same colour.
+    bars_height = ROW - lanes % 2
+    height = bars_height / lanes
+
+    def x(time_ns: int) -> int:
+        return round(ACROSS * time_ns / until_ns)
+
+    slots = defaultdict(list)
+    spans = zip(trace.sm, trace.lanes, trace.start_ns, trace.end_ns, strict=True)
+    for sm, lane, start, end in spans:
+        slots[row_of[sm], lane].append((x(start), x(end)))
+    idle = [
+        _box(x(start), x(end), ROW * row, bars_height)
+        for row, start, end in _idle(trace, row_of)
+        if x(end) > x(start)
+    ]
+    bars, seams = ([], []), []
+    for (row, lane), placed in sorted(slots.items()):
+        top = ROW * row + height * lane
+        for start, end, follows in _joined(sorted(placed)):
+            bars[lane % 2].append(_box(start, end, top, height))
+            seams += [f"M{at} {top:g}v{height:g}" for at in follows]
+    paths = {"idle": idle, "first": bars[0], "second": bars[1], "seam": seams}
+    return "".join(
+        f'<path class="timeline-{kind}" d="{"".join(found)}"/>'
+        for kind, found in paths.items()
+        if found
+    )
+
+
+def _box(start: int, end: int, top: float, height: float) -> str:
+    return f"M{start} {top:g}h{end - start}v{height:g}h{start - end}z"
+
+
+def _joined(bars: list[tuple[int, int]]) -> list[tuple[int, int, list[int]]]:
+    """Bars that leave no gap as one, with the places where the later ones begin."""
+    found = []
+    for start, end in bars:
+        if found and start <= found[-1][1]:
+            first, until, follows = found.pop()
+            found.append((first, max(until, end), [*follows, start]))
+        else:
+            found.append((start, max(start + 1, end), []))
+    return found
+
+
+def _idle(trace: Trace, row_of: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+    """Row, begin and end of every time, within the makespan, without a program."""
+    spans = defaultdict(list)
+    for sm, start, end in zip(trace.sm, trace.start_ns, trace.end_ns, strict=True):
+        spans[sm].append((start, end))
+    for sm, row in row_of.items():
+        free = 0
+        for start, end in sorted(spans[sm]):
+            if start > free:
+                yield row, free, start
+            free = max(free, end)
+        if free < trace.makespan_ns:
+            yield row, free, trace.makespan_ns
+
+
+def _round_step(whole: float, most: int) -> int:
+    """1, 2 or 5 times a power of ten, of which at most so many make a whole."""
+    return next(
+        step * 10**power
+        for power in numbers()
+        for step in (1, 2, 5)
+        if whole / (step * 10**power) <= most
+    )
