@@ -36,7 +36,10 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
             "data/ holds no recording: make one with `python -m generate record`"
         )
     chosen = _default(found)
-    wanted = {f"{ASSETS}/recording.schema.json": _json(json_schema())}
+    wanted = {
+        f"{ASSETS}/recording.schema.json": _json(json_schema()),
+        f"{ASSETS}/site.css": _styles(root),
+    }
     stale, partials = [], templates(root)
     everything = [Measurements(recording, found) for recording in found]
     judged = [Judged(measured, facts(measured)) for measured in everything]
@@ -79,6 +82,14 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
         names = (f"{folder}/{n}-{size}.svg" for n in stale for size in pictures.SIZES)
         changed = sorted({*changed, *names})
     return changed
+
+
+def _styles(root: Path) -> str:
+    """The hand-written style sheets as one, which a phone waits for but once."""
+    sheets = sorted((root / "docs/assets/css").glob("*.css"))
+    # What is about all pages comes first; the others are about parts of some.
+    sheets.sort(key=lambda sheet: sheet.stem != "site")
+    return "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
 
 
 def _default(found: list[Recording]) -> Recording:

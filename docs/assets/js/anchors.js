@@ -9,9 +9,24 @@ document$.subscribe(() => {
   if (part) requestAnimationFrame(() => location.replace(location.hash));
 });
 
-// A settled page is whole (see site.css), so that every way through it is as long as it looks.
-addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(() => {
+// A settled page is whole (see site.css), so that every way through it is as long as it looks. One part at a time, for a
+// reader's touch not to wait.
+const LARGE = ".drawing, .explore, figure.chart, .chart-still, .highlight, .md-typeset__scrollwrap";
+const idle = window.requestIdleCallback ?? setTimeout;
+
+function settle() {
+  const part = document.querySelector(`:is(${LARGE}):not([data-settled])`);
+  if (part) {
+    part.dataset.settled = "";
+    idle(settle);
+    return;
+  }
   document.documentElement.dataset.settled = "";
   if (CSS.supports("overflow-anchor: auto") || !location.hash) return;
   document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
-}));
+}
+
+addEventListener("load", () => idle(settle));
+document$.subscribe(() => {
+  if (document.readyState === "complete") idle(settle);
+});
