@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import jinja2
 
-from generate.digest import kernels_digest
+from generate.digest import kernels_digest, traps_digest
 from generate.render import choice, entries, repeat, source, timelines, traps
 from generate.render.charts import Chart
 from generate.render.claims import CLAIMS, GROUPS, MARGIN, OUTCOMES, Judged, Said
@@ -77,6 +77,8 @@ class Pages:
         self.drawings = drawings(measured)
         self.kernels_sha256 = kernels_digest(root)
         self.kernels_changed = self.changed_since(measured.recording)
+        shown = measured.recording.traps
+        self.traps_changed = shown and shown.traps_sha256 != traps_digest(root)
         self.environment = templates(root)
 
     def names(self) -> list[str]:
@@ -111,6 +113,7 @@ class Page:
         self.pages = pages
         self.name = name
         self.shows_numbers = False
+        self.shows_traps = False
         # Whether another recording can take this one's place here, and whether the
         # choice of it stands where the template has it, instead of below the title.
         self.follows = False
@@ -150,7 +153,8 @@ class Page:
         found = FRONT_MATTER.match(body)
         fields, body = (found[1], body[found.end() :]) if found else ("", body)
         template = f"{TEMPLATES}/{self.name}"
-        if self.shows_numbers and self.pages.kernels_changed:
+        numbers = self.shows_numbers and self.pages.kernels_changed
+        if numbers or (self.shows_traps and self.pages.traps_changed):
             body = self._with_notice(body)
         if self.follows and not self.placed and (choice := self.recordings()):
             body = self._below_title(body, choice)
@@ -334,6 +338,7 @@ class Page:
 
     def exhibit(self, anchor: str) -> str:
         """What a trap did, in one sentence, and the way to its exhibit."""
+        self.shows_traps = True
         found = [trap for trap in self.pages.gallery.exhibits if trap.anchor == anchor]
         if not found:
             raise RenderError(f"{TEMPLATES}/{self.name}: there is no trap {anchor!r}")
@@ -341,7 +346,7 @@ class Page:
 
     def gallery(self) -> traps.Gallery:
         """Every trap that was made on purpose."""
-        self.shows_numbers = True
+        self.shows_numbers = self.shows_traps = True
         return self.pages.gallery
 
     def hardware_tables(self) -> dict[str, str]:
@@ -381,6 +386,7 @@ class Page:
 
     def _fact(self, key: str) -> Fact:
         self.shows_numbers = True
+        self.shows_traps |= key.startswith("trap")
         if key not in self.pages.facts:
             raise RenderError(f"{TEMPLATES}/{self.name}: there is no fact {key!r}")
         return self.pages.facts[key]

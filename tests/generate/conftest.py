@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from generate.digest import kernels_digest
+from generate.digest import kernels_digest, traps_digest
 from generate.render import render
 from generate.schema import (
     Accumulation,
@@ -307,7 +307,7 @@ class Maker:
         return Traps(
             section="traps",
             **self.header,
-            traps_sha256="0" * 64,
+            traps_sha256=traps_digest(ROOT),
             points=tuple(
                 TrapPoint(
                     **dimensions((680, 128, 128)),

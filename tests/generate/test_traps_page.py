@@ -328,3 +328,15 @@ def test_both_pages_stand_without_the_section(site):
     lesson = (site.root / "docs/lesson/traps.md").read_text("utf-8")
     assert "Not measured here" in lesson
     assert lesson.count("**Measured:** not in this recording") == len(TRAPS)
+
+
+def test_results_of_an_earlier_trap_are_flagged(site):
+    """A page that shows a trap's numbers says when a trap's code has changed, and a
+    page without them does not."""
+    shown, other = '{{ fact("trap.no_fill.broken.error") }}', '{{ fact("gpu.name") }}'
+    notice = "Numbers of an earlier version"
+    assert notice not in site.text(shown)
+    trap = site.kernel("traps/no_fill")
+    trap.write_text(trap.read_text("utf-8") + "\nCHANGED = 1\n", "utf-8")
+    assert notice in site.text(shown)
+    assert notice not in site.text(other)
