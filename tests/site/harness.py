@@ -182,6 +182,12 @@ AXE = """async ([context, options]) =>
         [location.pathname, found.id, ...found.nodes.map((node) => node.html)])"""
 
 
+# Material lets the keyboard into a listing once it sees that it is too wide.
+LISTINGS = """() => [...document.querySelectorAll("pre code")].every((code) =>
+    !code.checkVisibility({ contentVisibilityAuto: true }) ||
+    code.scrollWidth <= code.clientWidth || code.tabIndex >= 0)"""
+
+
 def axe(page, address) -> list:
     """What an audit by WCAG 2.2, A and AA, finds on a page, its charts drawn, in both
     schemes, wide and narrow. The page has axe's script."""
@@ -202,11 +208,12 @@ def axe(page, address) -> list:
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.goto(address)
     enliven(page)
+    until(page, "() => 'settled' in document.documentElement.dataset")
+    until(page, LISTINGS)
     found = page.evaluate(AXE, structure) + page.evaluate(AXE, colours)
     page.emulate_media(color_scheme="dark")
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
     found += page.evaluate(AXE, colours)
     page.set_viewport_size({"width": 360, "height": 740})
-    # Material lets the keyboard into listings once it sees that they are wider.
-    page.wait_for_timeout(150)
+    until(page, LISTINGS)
     return found + page.evaluate(AXE, structure)

@@ -172,17 +172,21 @@ def test_vendored_plotly_is_the_one_python_writes_for():
 
 def test_the_build_holds_what_the_tree_holds(site, parsed):
     """Every style and script of ours is part of the built pages, the same, in the order
-    of the configuration (xjtu-ai/xjtu-ai.github.io#32)."""
+    of the configuration; all styles as one sheet (xjtu-ai/xjtu-ai.github.io#32)."""
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    wanted = re.findall(r"assets/(?:css|js)/[\w-]+\.(?:css|js)", config)
+    wanted = re.findall(r"assets/(?:rendered|js)/[\w-]+\.(?:css|js)", config)
     for page, found in parsed.items():
         addresses = [urlsplit(urljoin(site.url + page, a)).path for _, a in found.parts]
         ours = [a.removeprefix("/repo/") for a in addresses if "/assets/" in a]
-        ours = [a for a in ours if re.fullmatch(r"assets/(?:css|js)/[\w-]+\.\w+", a)]
+        ours = [
+            a for a in ours if re.fullmatch(r"assets/(?:rendered|js)/[\w-]+\.\w+", a)
+        ]
         assert ours == wanted, page
     tree = ROOT / "docs" / "assets"
-    files = {*tree.glob("css/*.css"), *tree.glob("js/*.js")}
-    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    sheet = (site.folder / "assets/rendered/site.css").read_text(encoding="utf-8")
+    for file in tree.glob("css/*.css"):
+        assert file.read_text(encoding="utf-8") in sheet
+    texts = {file: file.read_text(encoding="utf-8") for file in tree.glob("js/*.js")}
     imported = set(re.findall(r'from "\./([\w-]+\.js)"', "".join(texts.values())))
     for file, text in texts.items():
         name = file.relative_to(ROOT / "docs").as_posix()
