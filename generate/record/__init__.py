@@ -150,7 +150,7 @@ def _folder(root: Path, context, resume: bool) -> tuple[Path, set[str]]:
     base = root / "data" / slug(name)
     stack = f"torch{torch.__version__.split('+')[0]}-triton{triton.__version__}"
     if resume:
-        return _resumable(root, base, stack, context.kernels_sha256)
+        return _resumable(root, base, stack, context)
     stem = f"{context.recorded_on}-{stack}"
     folder, number = base / stem, 1
     while folder.exists():
@@ -159,9 +159,7 @@ def _folder(root: Path, context, resume: bool) -> tuple[Path, set[str]]:
     return folder, set()
 
 
-def _resumable(
-    root: Path, base: Path, stack: str, digest: str
-) -> tuple[Path, set[str]]:
+def _resumable(root: Path, base: Path, stack: str, context) -> tuple[Path, set[str]]:
     try:
         known = recordings(root / "data")
     except DataError as error:
@@ -170,9 +168,14 @@ def _resumable(
     if not ours:
         raise CannotRecord(f"there is no recording to resume under {base} of {stack}")
     newest: Recording = ours[-1]
-    if newest.environment.kernels_sha256 != digest:
+    if newest.environment.kernels_sha256 != context.kernels_sha256:
         raise CannotRecord(
             f"{newest.folder} was made from other kernels: begin a new recording"
+        )
+    if newest.environment.extent != context.extent:
+        raise CannotRecord(
+            f"{newest.folder} is {newest.environment.extent}: resume it with "
+            f"--{newest.environment.extent}"
         )
     return newest.folder, set(newest.sections)
 

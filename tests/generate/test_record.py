@@ -114,7 +114,10 @@ class Dying:
         self.maker, self.dies, self.made = maker, None, []
         self.death = KeyboardInterrupt()
         context = SimpleNamespace(
-            device=None, kernels_sha256="0" * 64, recorded_on=date(2026, 1, 31)
+            device=None,
+            kernels_sha256="0" * 64,
+            extent="full",
+            recorded_on=date(2026, 1, 31),
         )
         gpu = SimpleNamespace(name=maker.gpu.name)
         monkeypatch.setattr(recorder, "_context", lambda *_: context)
@@ -238,7 +241,8 @@ def test_sections_can_be_recorded_again(tmp_path, maker, monkeypatch):
 
 
 def test_resume_refuses_what_does_not_fit(tmp_path, maker, monkeypatch):
-    """Nothing to resume, a complete recording, other kernels: one sentence each."""
+    """Nothing to resume, a complete recording, other kernels, another extent: one
+    sentence each."""
     Dying(maker, monkeypatch)
     with pytest.raises(CannotRecord, match="no recording to resume"):
         recorder.record(tmp_path, resume=True)
@@ -248,6 +252,9 @@ def test_resume_refuses_what_does_not_fit(tmp_path, maker, monkeypatch):
     other = recorder._context()
     other.kernels_sha256 = "1" * 64
     with pytest.raises(CannotRecord, match="other kernels"):
+        recorder.record(tmp_path, resume=True)
+    other.kernels_sha256, other.extent = "0" * 64, "quick"
+    with pytest.raises(CannotRecord, match="is full: resume it with --full"):
         recorder.record(tmp_path, resume=True)
 
 
