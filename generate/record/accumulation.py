@@ -10,6 +10,7 @@ from generate.record.context import Context
 from generate.schema import Accumulation, AccumulationPoint, PartialsPoint
 from generate.shapes import ACCUMULATED, MICRO_BATCHES, PARTIAL_FACTORS, STARVED
 from kernels import matmul_dw
+from kernels.plan import cdiv, split_range
 
 # Of the loss's gradient at an output; a token's own scale lies e-fold around it.
 SCALE = 1e-4
@@ -104,15 +105,14 @@ def _partials(device: torch.device) -> list[PartialsPoint]:
     exact = operands.x.double().T @ operands.dy.double()
     points = []
     for split_t in PARTIAL_FACTORS:
-        # The slices of dw_kernel: whole blocks of T, as even as can be.
-        blocks = -(-t // BLOCK_T)
-        ends = [s * blocks // split_t * BLOCK_T for s in range(split_t + 1)]
         sums = {
             dtype: torch.zeros(k, n, dtype=dtype, device=device)
             for dtype in (torch.float32, torch.bfloat16, torch.float16)
         }
-        for low, high in zip(ends, ends[1:], strict=False):
-            partial = matmul_dw(operands.x[low:high], operands.dy[low:high], split_t=1)
+        for split in range(split_t):
+            low, high = split_range(split, split_t, cdiv(t, BLOCK_T))
+            tokens = slice(low * BLOCK_T, high * BLOCK_T)
+            partial = matmul_dw(operands.x[tokens], operands.dy[tokens], split_t=1)
             for dtype, total in sums.items():
                 total += partial.to(dtype)
         points += [
