@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.site.harness import COUNT_DRAWS, Site, browser_options, build
+from tests.site.harness import COUNT_DRAWS, PATIENCE_S, Site, browser_options, build
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -69,7 +69,7 @@ def watch(site, problems):
         page.on("requestfailed", failed)
         page.on("request", asked)
         page.on("response", answered)
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * PATIENCE_S)
         page.add_init_script(COUNT_DRAWS)
         return page
 

@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LIVE = 'figure.chart[data-state="live"]'
 REPOSITORY = "https://github.com/owner/name"
 
+# How long anything may take on a machine that is busy with other things.
+PATIENCE_S = 60
+expect.set_options(timeout=1000 * PATIENCE_S)
+
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 # Counts draws; changes the colour scheme in the middle of one if window.flipTo is set.
@@ -154,7 +158,7 @@ def until(page, expression, argument=None):
     Not wait_for_function: it evaluates strings in the page, which a content policy
     forbids, at moments when the debugger's exception from it does not count.
     """
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE_S
     while not page.evaluate(expression, argument):
         assert time.monotonic() < deadline, f"never: {expression}"
         page.wait_for_timeout(50)

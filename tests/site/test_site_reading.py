@@ -2,10 +2,11 @@
 
 import re
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.site.harness import ROOT, axe, chart_page, enliven, toggle_to
+from tests.site.harness import ROOT, axe, chart_page, enliven, toggle_to, until
 
 WHOLE = """() => [...document.querySelectorAll("article *")].filter((part) =>
     getComputedStyle(part).breakInside === "avoid" && part.offsetHeight > 986
@@ -33,14 +34,18 @@ def test_phone(page, site):
     assert not high
 
 
-def test_axe(page, site):
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))  # which may run beside one another
+def test_axe(page, site, part):
     """An audit by WCAG 2.0, 2.1 and 2.2, A and AA, finds nothing on any page, charts
     drawn, in either scheme, wide or narrow (plotly/plotly.js#6645,
     vega/vega-lite#6603)."""
     page.add_init_script(Axe().axe_script)
-    found = [
-        finding for address in site.pages for finding in axe(page, site.url + address)
-    ]
+    found = []
+    for address in site.pages[part::PARTS]:
+        found += axe(page, site.url + address)
     assert not found, "\n".join(map(str, found))
 
 
@@ -167,6 +172,19 @@ def test_less_motion(page, site):
           }).map((part) => part.outerHTML.slice(0, 80));
         }""")
         assert not moving, address
+
+
+@pytest.mark.parametrize(
+    "idle",
+    ["undefined", "(step, given) => given && setTimeout(step, given.timeout)"],
+    ids=["unknown", "never"],
+)
+def test_a_page_settles_without_idle_time(page, site, idle):
+    """Where the browser knows no idle time, or a busy machine has none, a page
+    becomes whole all the same."""
+    page.add_init_script(f"window.requestIdleCallback = {idle};")
+    page.goto(site.url + "kernels/dw/")
+    until(page, "() => 'settled' in document.documentElement.dataset")
 
 
 def test_copy(browser, site, watch):

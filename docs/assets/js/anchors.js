@@ -10,9 +10,9 @@ document$.subscribe(() => {
 });
 
 // A settled page is whole (see site.css), so that every way through it is as long as it looks. One part at a time, for a
-// reader's touch not to wait.
+// reader's touch not to wait; soon also on a machine that is never idle.
 const LARGE = ".drawing, .explore, figure.chart, .chart-still, .highlight, .md-typeset__scrollwrap";
-const idle = window.requestIdleCallback ?? setTimeout;
+const idle = window.requestIdleCallback ? (step) => requestIdleCallback(step, { timeout: 100 }) : setTimeout;
 
 function settle() {
   const part = document.querySelector(`:is(${LARGE}):not([data-settled])`);
