@@ -37,7 +37,7 @@ LAUNCH_MS = 1.0
 # Relative error above this is a wrong result, not rounding: bf16 keeps 8 bits.
 LARGEST_ERROR = 2**-7
 # Sections of products of the kernels and the vendor's, each a whole operation.
-TIMED = ("gemms", "splits", "determinism", "transposes")
+TIMED = ("gemms", "ladder", "further", "splits", "determinism", "transposes")
 # Times must grow where the contraction is this many times deeper and no other
 # dimension is smaller.
 MORE_WORK = 4
@@ -250,6 +250,7 @@ def _timeline(where: str, point: TimelinePoint, gpu: Gpu) -> Iterator[tuple[str,
         c = point.configuration
         tile = plan.Tile(c.block_t, c.block_k, c.block_n, c.num_warps, c.num_stages)
         programs = plan.output_tiles("dw", point.shape, tile) * point.split_t
+        programs = getattr(c, "programs", programs)
         if programs != len(trace.sm):
             yield (
                 file,

@@ -17,14 +17,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
-from kernels.plan import Device, Mode, Op, Reduction
+from kernels.plan import Device, FastKernel, Mode, Op, Reduction
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-Implementation = Literal["vendor", "lesson"]
-Kernel = Literal["forward", "dx", "dw", "reduce"]
+Implementation = Literal[
+    "vendor",
+    "lesson",
+    "grouped",
+    "tiles",
+    "descriptor",
+    "persistent",
+    "split",
+    "stream_k",
+    "fast",
+    "deterministic",
+]
+"""The vendor library's, the lesson's, the rungs of the ladder from there on, and
+what the public functions run: "fast" by default, "deterministic" where asked for."""
+Kernel = Literal["forward", "dx", "dw", "reduce", "fast"]
 Dtype = Literal["bfloat16", "float16", "float32"]
 Size = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -76,6 +97,29 @@ class Configuration(Model):
     reduction: Reduction
 
 
+class FastConfiguration(Configuration):
+    """What a fast kernel was launched with.
+
+    programs: of the whole launch. parts: in how many a tile is stored.
+    """
+
+    kernel: FastKernel
+    programs: Size
+    parts: Size
+
+
+def _launched(configuration) -> str:
+    if isinstance(configuration, dict):
+        return "fast" if "kernel" in configuration else "plain"
+    return "fast" if hasattr(configuration, "kernel") else "plain"
+
+
+AnyConfiguration = Annotated[
+    Annotated[FastConfiguration, Tag("fast")] | Annotated[Configuration, Tag("plain")],
+    Discriminator(_launched),
+]
+
+
 class DeviceState(Model):
     """The GPU while a point's samples were taken, as NVML told it."""
 
@@ -121,7 +165,7 @@ class GemmPoint(Timed, Shape):
     mode: Mode
     implementation: Implementation
     dtype: Dtype
-    configuration: Configuration | None
+    configuration: AnyConfiguration | None
     error: Error | None
     """Over the checked rows of the output."""
 
@@ -263,12 +307,16 @@ class Trace(Model):
 
 
 class TimelinePoint(Shape):
-    """dW, overwriting, traced: a launch whose makespan is the median of several."""
+    """dW, overwriting, traced: a launch whose makespan is the median of several.
 
+    A stream-K launch has no split factor of its own: its split_t is 1.
+    """
+
+    implementation: Literal["lesson", "stream_k"]
     reduction: Reduction
     split_t: Size
     dtype: Dtype
-    configuration: Configuration | None
+    configuration: AnyConfiguration | None
     resident_programs: Size | None
     """Programs an SM holds at once, by the driver's own occupancy call."""
     trace: Trace | None
@@ -287,7 +335,7 @@ class TimelinePoint(Shape):
 
     @property
     def key(self) -> tuple:
-        return self.reduction, self.split_t, *self.shape
+        return self.implementation, self.reduction, self.split_t, *self.shape
 
     @property
     def overhead(self) -> float | None:
@@ -313,7 +361,7 @@ class Repeats(Model):
 class DeterminismPoint(Timed, Shape):
     """dW, overwriting, run again and again; the vendor's split is its own choice."""
 
-    implementation: Implementation
+    implementation: Literal["vendor", "lesson"]
     reduction: Reduction | None
     split_t: Size | None
     dtype: Dtype
@@ -361,7 +409,7 @@ class TransposePoint(Timed, Shape):
     """One way to come by the product of an operand's transpose."""
 
     op: Op
-    implementation: Implementation
+    implementation: Literal["vendor", "lesson"]
     way: Literal["in place", "copied first", "copied before", "the copy alone"]
     dtype: Dtype
     error: Error | None
@@ -438,6 +486,37 @@ class TrapPoint(Model):
         return (self.trap,)
 
 
+class LaunchPoint(Shape):
+    """What a call of a small product costs the host until it has returned.
+
+    way: "bare", the same kernel launched with arguments made beforehand; "public",
+    the public function into an output given to it; "vendor", the library's.
+    """
+
+    op: Op
+    mode: Mode
+    way: Literal["bare", "public", "vendor"]
+    dtype: Dtype
+    host_us: Samples | None
+    """Microseconds of a call, each the mean of many in a row."""
+    skipped_reason: Text | None
+
+    @model_validator(mode="after")
+    def _measured_or_skipped(self):
+        if (self.host_us is None) == (self.skipped_reason is None):
+            raise ValueError("needs either host_us or skipped_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return self.op, self.mode, self.way, *self.shape
+
+    @property
+    def time_us(self) -> float | None:
+        """Median of the samples."""
+        return None if self.host_us is None else statistics.median(self.host_us)
+
+
 class TestOutcome(Model):
     """One GPU test and the kernels it ran."""
 
@@ -456,7 +535,7 @@ class TestOutcome(Model):
 class Section(Model):
     """What every file of a recording says of itself."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     harness_version: Size
     kernels_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Digest of the sources under kernels/ that the numbers come from."""
@@ -594,6 +673,25 @@ class Gemms(Section):
     points: Annotated[tuple[GemmPoint, ...], Field(min_length=1)]
 
 
+class Ladder(Section):
+    """Every rung beside the vendor's, in turns, at a few shapes."""
+
+    section: Literal["ladder"]
+    points: Annotated[tuple[GemmPoint, ...], Field(min_length=1)]
+
+
+class Further(Section):
+    """The vendor's and the fast kernels at shapes that no plan was fitted to."""
+
+    section: Literal["further"]
+    points: Annotated[tuple[GemmPoint, ...], Field(min_length=1)]
+
+
+class Launches(Section):
+    section: Literal["launches"]
+    points: Annotated[tuple[LaunchPoint, ...], Field(min_length=1)]
+
+
 class Splits(Section):
     section: Literal["splits"]
     points: Annotated[tuple[SplitPoint, ...], Field(min_length=1)]
@@ -657,6 +755,9 @@ SECTIONS: dict[str, type[Section]] = {
     "environment": Environment,
     "ceilings": Ceilings,
     "gemms": Gemms,
+    "ladder": Ladder,
+    "further": Further,
+    "launches": Launches,
     "splits": Splits,
     "occupancy": Occupancy,
     "timelines": Timelines,
@@ -683,6 +784,9 @@ class Recording:
         self.environment: Environment = self._read("environment")
         self.ceilings: Ceilings | None = self._read("ceilings")
         self.gemms: Gemms | None = self._read("gemms")
+        self.ladder: Ladder | None = self._read("ladder")
+        self.further: Further | None = self._read("further")
+        self.launches: Launches | None = self._read("launches")
         self.splits: Splits | None = self._read("splits")
         self.occupancy: Occupancy | None = self._read("occupancy")
         self.timelines: Timelines | None = self._read("timelines")

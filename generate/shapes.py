@@ -1,5 +1,8 @@
 """The shapes that are recorded, as (T, K, N); T = batch · tokens."""
 
+import math
+import random
+
 Shape = tuple[int, int, int]
 
 # The lesson's worked layer: the up-projection of a 7B-class MLP.
@@ -23,6 +26,43 @@ GEMM_SHAPES: tuple[Shape, ...] = (
     (8192, 8192, 28672),
     (4096, 2880, 2880),
 )
+
+# Every rung of the ladder runs at these: the worked layer, two square ones beside
+# it, and three dW that starve or lose to a last wave.
+LADDER_SHAPES: tuple[Shape, ...] = (
+    WORKED,
+    (8192, 4096, 4096),
+    STARVED,
+    (65536, 1024, 1024),
+    (16384, 768, 3072),
+    (4096, 2880, 2880),
+)
+
+# The host's time of a call shows where the GPU's does not hide it.
+LAUNCH_SHAPE: Shape = (1024, 512, 512)
+
+
+def _drawn(count: int, seed: int) -> tuple[Shape, ...]:
+    """Shapes whose sizes are drawn evenly on a scale of logarithms.
+
+    A third each of multiples of 64, of multiples of 8, and of neither.
+    """
+    draw, found = random.Random(seed).random, []
+    while len(found) < count:
+        step = (64, 8, 1)[len(found) % 3]
+        sizes = []
+        for low, high in ((512, 131072), (64, 16384), (64, 16384)):
+            size = round(low * (high / low) ** draw() / step) * step
+            sizes.append(size + (step == 1 and size % 8 == 0))
+        if math.prod(sizes) <= LARGEST_DRAWN:
+            found.append(tuple(sizes))
+    return tuple(found)
+
+
+# A larger product would take more of a recording's time than forty others.
+LARGEST_DRAWN = 2**41
+# No plan was fitted to these.
+FURTHER_SHAPES: tuple[Shape, ...] = _drawn(40, seed=0)
 
 # Starved, or losing to a last, partly filled wave; the worked shape beside them
 # shows that a full grid gains nothing.
