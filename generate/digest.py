@@ -10,14 +10,18 @@ import tokenize
 from collections.abc import Iterable
 from pathlib import Path
 
-# The four kernels and what launches them. kernels/plan.py is left out: the
-# configuration it chose stands in each recorded point.
-SOURCES = ("forward", "dx", "dw", "reduce", "ops")
+# The kernels and what launches them. kernels/plan.py is left out: the configuration
+# it chose stands in each recorded point. So is the tuner, which recordings never ask.
+SOURCES = ("forward", "dx", "dw", "reduce", "ops", "host")
+TUNER = ("tune", "tuned")
 
 
 def kernels_digest(root: Path) -> str:
     """SHA-256, in hexadecimal, of the code under `root`/kernels."""
-    return _digest(root / "kernels" / f"{name}.py" for name in SOURCES)
+    folder = root / "kernels"
+    lessons = [folder / f"{name}.py" for name in SOURCES]
+    fast = sorted((folder / "fast").glob("*.py"))
+    return _digest([*lessons, *(file for file in fast if file.stem not in TUNER)])
 
 
 def traps_digest(root: Path) -> str:

@@ -1,12 +1,12 @@
 """Forward, dX and dW of a matrix multiplication in Triton.
 
-`matmul`, `matmul_dx` and `matmul_dw` load on first use, so that `kernels.plan`
+`matmul`, `matmul_dx`, `matmul_dw` and `tune` load on first use, so that `kernels.plan`
 can be read where neither torch nor Triton is installed.
 """
 
 from importlib import import_module, metadata
 
-__all__ = ["matmul", "matmul_dw", "matmul_dx"]
+__all__ = ["matmul", "matmul_dw", "matmul_dx", "tune"]
 
 # Each torch release and the Triton it is built with; both ends are tested.
 SUPPORTED_PAIRS = {"2.11": "3.6", "2.12": "3.7", "2.13": "3.7"}
@@ -28,5 +28,6 @@ def __getattr__(name: str):
     if name not in __all__:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")
     check_versions(metadata.version("torch"), metadata.version("triton"))
-    globals()[name] = getattr(import_module("kernels.ops"), name)
+    module = import_module("kernels.fast.tune" if name == "tune" else "kernels.ops")
+    globals()[name] = getattr(module, name)
     return globals()[name]

@@ -11,7 +11,9 @@ from typing import Literal
 Op = Literal["forward", "dx", "dw"]
 Mode = Literal["overwrite", "accumulate"]
 Reduction = Literal["none", "atomic", "workspace"]
-Implementation = Literal["grouped", "descriptor", "persistent", "split", "stream_k"]
+FastKernel = Literal["grouped", "descriptor", "persistent", "split", "stream_k"]
+# The ladder from the lesson's kernels to the fastest, see `rung_plan`.
+RUNGS = ("grouped", "tiles", "descriptor", "persistent", "split", "stream_k")
 
 # A warp's registers are handed out in units of 256, and warps in fours, one
 # for each of an SM's partitions (NVIDIA's cuda_occupancy.h, capability 3.0
@@ -284,6 +286,8 @@ GROUP = 8
 # Microseconds of any launch, on the GPU, and of what a second one adds.
 LAUNCH_TIME = 4.0
 SECOND_LAUNCH_TIME = 2.0
+# Of a launch that clears the gradient, while the next one multiplies already.
+CLEARING_TIME = 1.0
 # Bytes that a microsecond reads or writes, where nothing else is to be done.
 BYTES_PER_TIME = 4.0e6
 # Of shared memory, for the barriers of each stage of a pipeline, at most.
@@ -345,7 +349,7 @@ class FastPlan:
     """
 
     op: Op
-    implementation: Implementation
+    kernel: FastKernel
     tile: Tile
     tiles: int
     programs: int
@@ -374,7 +378,7 @@ def fast_time(
 
     The longest of three: of the longest program, wave after wave; of all work
     spread evenly, at the clock that the power limit leaves; of reading and writing
-    everything once. Then what zeroing a gradient, or summing a workspace, adds.
+    everything once. Then what clearing a gradient, or summing a workspace, adds.
     """
     rows, columns, depth = product_sizes(p.op, shape)
     blocks, sm_count = contracted_blocks(p.op, shape, p.tile), device.sm_count
@@ -382,7 +386,7 @@ def fast_time(
     passes = 2 if mode == "accumulate" else 1
     traffic = (rows + columns) * depth * itemsize + passes * out_bytes
     copied = traffic / BYTES_PER_TIME + c.start_time
-    if p.implementation == "stream_k":
+    if p.kernel == "stream_k":
         waves, rest = divmod(p.tiles, p.programs)
         slices = (p.programs + rest) / p.tiles
         longest = waves * (blocks * c.full_time + c.start_time)
@@ -397,7 +401,7 @@ def fast_time(
     if p.reduction == "workspace":
         time += SECOND_LAUNCH_TIME + (slices + passes) * out_bytes / BYTES_PER_TIME
     elif p.reduction == "atomic" and mode == "overwrite":
-        time += SECOND_LAUNCH_TIME + out_bytes / BYTES_PER_TIME
+        time += CLEARING_TIME
     return time
 
 
@@ -434,37 +438,104 @@ def fast_plan(
     mode: Mode = "overwrite",
     out_itemsize: int | None = None,
     descriptors: bool = True,
-    deterministic: bool = False,
+    reduction: Reduction | None = None,
+    kernel: FastKernel | None = None,
 ) -> FastPlan:
     """The fast kernel, tile and split that end first at `shape` = (T, K, N).
 
-    Of the candidates above, by `fast_time`; of equals, the simplest. out_itemsize:
-    bytes of an element of the output; by default 4 for dW, else itemsize.
-    descriptors: whether the tensors' layouts allow them. deterministic: nothing is
-    added in order of arrival. Where descriptors cannot serve, or inputs are fp32,
-    the lesson's tile and split, in grouped order.
+    The first of `ranked_plans`. descriptors: whether the tensors' layouts allow them.
+    kernel: the one to choose among the launches of, where not None. Where descriptors
+    cannot serve, or inputs are fp32, or no other plan is left: the lesson's tile and
+    split, in grouped order. Other arguments as in `ranked_plans`.
     """
+    if descriptors and kernel != "grouped":
+        for _, p in ranked_plans(
+            op,
+            shape,
+            itemsize,
+            device,
+            mode=mode,
+            out_itemsize=out_itemsize,
+            reduction=reduction,
+        ):
+            if kernel in (None, p.kernel):
+                return p
+    split_t = 1 if reduction == "none" else None
+    fixed = reduction == "workspace"
+    p = plan(op, shape, itemsize, device, split_t=split_t, deterministic=fixed)
+    return FastPlan(
+        op, "grouped", p.tile, p.tiles, p.programs, 1, p.split_t, p.reduction
+    )
+
+
+def ranked_plans(
+    op: Op,
+    shape: tuple[int, int, int],
+    itemsize: int,
+    device: Device,
+    *,
+    mode: Mode = "overwrite",
+    out_itemsize: int | None = None,
+    reduction: Reduction | None = None,
+) -> list[tuple[float, FastPlan]]:
+    """(time, plan) of every launch by descriptors, the shortest `fast_time` first.
+
+    Of equals, the simplest first; none for fp32, nothing to do, or a device without
+    descriptors. out_itemsize: bytes of an element of the output; by default 4 for dW,
+    else itemsize. reduction: how programs that share a tile may bring their sums
+    together; "none": a tile has one owner; None: in any way.
+    """
+    if itemsize != 2 or 0 in shape or not has_descriptors(device):
+        return []
     out_itemsize = out_itemsize or (4 if op == "dw" else itemsize)
-    best, best_time = None, float("inf")
-    if descriptors and itemsize == 2 and 0 not in shape and has_descriptors(device):
-        for c in WHOLE_TILES if op != "dw" else SPLIT_TILES + SHARED_TILES:
-            num_stages, resident = _fitted(c, itemsize, out_itemsize, device)
-            if not resident:
-                continue
-            for p in _fast_plans(op, shape, c, num_stages, resident, device):
-                if deterministic and p.reduction == "atomic":
-                    continue
-                time = fast_time(
-                    p, c, shape, mode, itemsize, out_itemsize, device, resident
-                )
-                if time < best_time:
-                    best, best_time = p, time
-    if best is None:
-        p = plan(op, shape, itemsize, device, deterministic=deterministic)
-        return FastPlan(
-            op, "grouped", p.tile, p.tiles, p.programs, 1, p.split_t, p.reduction
-        )
-    return best
+    found = []
+    for c in WHOLE_TILES if op != "dw" else SPLIT_TILES + SHARED_TILES:
+        num_stages, resident = _fitted(c, itemsize, out_itemsize, device)
+        if not resident:
+            continue
+        for p in _fast_plans(op, shape, c, num_stages, resident, device):
+            if reduction is None or p.reduction in (reduction, "none"):
+                sizes = itemsize, out_itemsize
+                time = fast_time(p, c, shape, mode, *sizes, device, resident)
+                found.append((time, p))
+    return sorted(found, key=lambda timed: timed[0])
+
+
+def rung_plan(
+    rung: str,
+    op: Op,
+    shape: tuple[int, int, int],
+    itemsize: int,
+    device: Device,
+    mode: Mode = "overwrite",
+) -> FastPlan | None:
+    """The launch of `op` by a rung of the ladder, or None where it has none.
+
+    rung: "grouped", the lesson's tile in grouped order; "tiles", the fast kernels'
+    tile and split instead; "descriptor", that tile by descriptors, one program each;
+    "persistent", "split" or "stream_k", the best launch of that kernel.
+    """
+
+    def best(kernel: FastKernel) -> FastPlan:
+        return fast_plan(op, shape, itemsize, device, mode=mode, kernel=kernel)
+
+    if rung == "grouped":
+        return best("grouped")
+    if rung in ("tiles", "descriptor"):
+        p = best("persistent")
+        if rung == "tiles" and op == "dw":
+            p = fast_plan(op, shape, itemsize, device, mode=mode)
+        if p.kernel == "grouped":
+            return None
+        split_t, reduction = 1, "none"
+        if p.kernel == "split":
+            split_t, reduction = p.split_t, p.reduction
+        made = "grouped" if rung == "tiles" else "descriptor"
+        parts = 1 if rung == "tiles" else p.parts
+        programs = p.tiles * split_t
+        return FastPlan(op, made, p.tile, p.tiles, programs, parts, split_t, reduction)
+    p = best(rung)
+    return p if p.kernel == rung else None
 
 
 def _fitted(c, itemsize, out_itemsize, device) -> tuple[int, int]:

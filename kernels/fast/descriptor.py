@@ -7,7 +7,7 @@ from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
 
 
 # [kernel]
-@triton.jit
+@triton.jit(do_not_specialize=["ROWS", "COLUMNS", "DEPTH"])
 def descriptor_kernel(
     left,
     right,

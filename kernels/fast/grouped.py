@@ -61,16 +61,19 @@ def grouped_kernel(
     acc = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), dtype=tl.float32)
     for start in range(low, high, BLOCK_DEPTH):
         d = start + block_d
+        # [first-operand]
         left = tl.load(
             left_ptr + r[:, None] * stride_lr + d[None, :] * stride_ld,
             mask=(r[:, None] < ROWS) & (d[None, :] < DEPTH),
             other=0.0,
         )
+        # [second-operand]
         right = tl.load(
             right_ptr + d[:, None] * stride_rd + c[None, :] * stride_rc,
             mask=(d[:, None] < DEPTH) & (c[None, :] < COLUMNS),
             other=0.0,
         )
+        # [dot]
         acc = tl.dot(left, right, acc, input_precision=PRECISION)
 
     # [store]

@@ -1,33 +1,62 @@
 """Host side of the fast kernels: describe the operands, plan, allocate, launch.
 
-`multiply` takes what `kernels.ops` takes, under the same rules, and gives the
-same results. Where descriptors cannot take a tensor, pointers do.
+`multiply` is what the public functions of `kernels.ops` run by default, under the
+contract that they state. Where descriptors cannot take a tensor, pointers do.
+
+All that a launch needs to know of its tensors but where they lie is worked out once
+and kept: a call of known shapes and strides only describes them and launches.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels import device, ops
+from kernels import device, host
+from kernels.fast import tuned
 from kernels.fast.descriptor import descriptor_kernel
 from kernels.fast.grouped import grouped_kernel
 from kernels.fast.persistent import persistent_kernel
 from kernels.fast.split import split_kernel
 from kernels.fast.stream_k import stream_k_kernel, stream_k_reduce_kernel
+from kernels.fast.zero import zero_kernel
 from kernels.plan import (
     GROUP,
     FastPlan,
     Mode,
     Op,
+    Reduction,
     cdiv,
     fast_plan,
-    has_descriptors,
     output_tiles,
     product_sizes,
 )
 
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
-# Rows of a shared tile that one program of the stream-K reduction sums.
+# Rows of a tile that one program clears, or sums the shares of.
 STRIP = 16
+# Of prepared launches that are kept; then they are forgotten all at once.
+KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch but for the places of its tensors.
+
+    run: launches it on a, b and out. shape, dtype: of a new output. zeroed: whether
+    an output must be zeros by then. extents: bytes that a, b and out reach over.
+    """
+
+    run: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
+    plan: FastPlan
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    zeroed: bool
+    extents: tuple[int, int, int]
+
+
+_prepared: dict[tuple, Prepared] = {}
 
 
 def multiply(
@@ -37,66 +66,61 @@ def multiply(
     *,
     out: torch.Tensor | None = None,
     mode: Mode = "overwrite",
+    reduction: Reduction | None = None,
     plan: FastPlan | None = None,
 ) -> torch.Tensor:
     """Y = X·W, dX = dY·Wᵀ or dW = Xᵀ·dY, summed in fp32.
 
     a, b: X and W, dY and W, or X and dY; bf16, fp16 or fp32, alike, of any
     strides. out: where to write, for dW fp32, else any of the three; by default a
-    new tensor. mode: "overwrite" it or, dW alone, "accumulate" into it. plan: by
-    default what `kernels.plan.fast_plan` says, which is deterministic but for dW
-    outside of torch.use_deterministic_algorithms.
+    new tensor. mode: "overwrite" it or, dW alone, "accumulate" into it. reduction:
+    of dW, as in `kernels.ops.matmul_dw`. plan: by default what
+    `kernels.plan.fast_plan` says, or what `kernels.fast.tune.tune` found.
     Raises TypeError for a dtype and ValueError for a shape, device, layout or plan
     that does not fit, before anything is allocated or launched.
     """
-    if op not in OPERANDS:
-        raise ValueError(f"op must be one of {tuple(OPERANDS)}, got {op!r}")
-    operands = dict(zip(OPERANDS[op], (a, b), strict=True))
-    if not _plainly_readable(a, b):
-        ops._check_operands(**operands)
-    if op == "forward":
-        (T, K), N, left, right = a.shape, b.shape[1], a, b
-        ops._check_shape("w", b, (K, N), "x is [T, K]")
-    elif op == "dx":
-        (T, N), K, left, right = a.shape, b.shape[0], a, b.T
-        ops._check_shape("w", b, (K, N), "dy is [T, N]")
-    else:
-        (T, K), N, left, right = a.shape, b.shape[1], a.T, b
-        ops._check_shape("dy", b, (T, N), "x is [T, K]")
-    ops._check_choice("mode", mode, ("overwrite", "accumulate"))
-    accumulate = mode == "accumulate"
-    if accumulate and (op != "dw" or out is None):
-        raise ValueError(
-            'mode "accumulate" is for dW, with a gradient given as out, '
-            f"got {op} and out {'given' if out is not None else 'None'}"
-        )
-    if op == "dw":
-        dtype, allowed = torch.float32, (torch.float32,)
-    else:
-        dtype, allowed = a.dtype, ops.DTYPES
-    shape = (left.shape[0], right.shape[1])
-    fit = descriptor_fits(a) and descriptor_fits(b)
+    known = prepare(op, a, b, out=out, mode=mode, reduction=reduction, plan=plan)
     if out is None:
-        # A new tensor begins well; only its pitch is to be looked at.
-        fit = fit and shape[1] * dtype.itemsize % 16 == 0
-    else:
-        fit = fit and isinstance(out, torch.Tensor) and descriptor_fits(out, True)
-        if not (fit and _plainly_writable(out, shape, allowed, a, b)):
-            ops._output(out, shape, dtype, allowed, **operands)
-        dtype = out.dtype
-    if plan is None:
-        plan = _plan(op, (T, K, N), a, mode, dtype.itemsize, fit)
-    else:
-        _check_plan(plan, op, (T, K, N), fit)
-    if out is None:
-        out = a.new_empty(shape, dtype=dtype)
-    if not out.numel():
-        return out
-    if not accumulate and plan.reduction == "atomic":
+        new = a.new_zeros if known.zeroed else a.new_empty
+        out = new(known.shape, dtype=known.dtype)
+    elif known.zeroed:
         out.zero_()
-    with ops._on_device(out):
-        LAUNCHES[plan.implementation](plan, left, right, out, accumulate)
+    if known.plan.tiles:
+        index = out.device.index
+        if index is None or index == torch.cuda.current_device():
+            known.run(a, b, out)
+        else:
+            with host.on_device(out):
+                known.run(a, b, out)
     return out
+
+
+def prepare(
+    op: Op,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    mode: Mode = "overwrite",
+    reduction: Reduction | None = None,
+    plan: FastPlan | None = None,
+) -> Prepared:
+    """The launch that `multiply` makes of the same arguments; errors as there."""
+    if reduction is None and torch.are_deterministic_algorithms_enabled():
+        reduction = "workspace"
+    key = _key(op, mode, reduction, plan, a, b, out)
+    try:
+        known = _prepared.get(key)
+    except TypeError:
+        key = known = None  # what cannot be a key is no such choice, and is refused
+    if known is None or not _plain(known, a, b, out):
+        _check(op, a, b, out, mode, reduction)
+        known = _prepare(op, a, b, out, mode, reduction, plan)
+        if key is not None:
+            if len(_prepared) >= KEPT:
+                _prepared.clear()
+            _prepared[key] = known
+    return known
 
 
 def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
@@ -126,59 +150,122 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
     )
 
 
-def _plainly_readable(a, b) -> bool:
-    """Whether operands pass without the longer questions of `kernels.ops`."""
-    return (
-        isinstance(a, torch.Tensor)
-        and isinstance(b, torch.Tensor)
-        and a.is_cuda
-        and a.device == b.device
-        and a.dtype == b.dtype
-        and (a.dtype == torch.float16 or a.dtype == torch.bfloat16)
-        and a.dim() == b.dim() == 2
-        and a.layout == b.layout == torch.strided
-        and not a.is_neg()
-        and not b.is_neg()
-        and has_descriptors(device.facts(a.device.index))
+def _key(op, mode, reduction, plan, a, b, out) -> tuple | None:
+    """All that a prepared launch depends on; None for what is no matrix."""
+    try:
+        places = a.data_ptr() | b.data_ptr()
+        key = (
+            op,
+            mode,
+            reduction,
+            plan,
+            *(a.shape, a.stride(), a.dtype, a.device),
+            *(b.shape, b.stride(), b.dtype, b.device),
+        )
+        if out is not None:
+            places |= out.data_ptr()
+            key += (out.shape, out.stride(), out.dtype, out.device)
+        if a.dtype == torch.float32:
+            key += (host.precision(),)
+    except (AttributeError, RuntimeError):
+        return None
+    return (*key, places % 16 == 0)
+
+
+def _plain(known: Prepared, a, b, out) -> bool:
+    """Whether there is nothing to ask of the tensors but what their key says."""
+    if a.is_neg() or b.is_neg():
+        return False
+    if out is None:
+        return True
+    a_low, b_low, low = a.data_ptr(), b.data_ptr(), out.data_ptr()
+    a_bytes, b_bytes, out_bytes = known.extents
+    return not (
+        out.requires_grad
+        or out.is_neg()
+        or (low < a_low + a_bytes and a_low < low + out_bytes)
+        or (low < b_low + b_bytes and b_low < low + out_bytes)
     )
 
 
-def _plainly_writable(out, shape, allowed, a, b) -> bool:
-    """Whether descriptors' out passes without the longer questions of `kernels.ops`."""
-    low, high = _reach(out)
-    a_low, a_high = _reach(a)
-    b_low, b_high = _reach(b)
-    return (
-        out.shape == shape
-        and out.dtype in allowed
-        and out.device == a.device
-        and not out.requires_grad
-        and not out.is_neg()
-        and (high <= a_low or a_high <= low)
-        and (high <= b_low or b_high <= low)
+def _check(op, a, b, out, mode, reduction) -> None:
+    host.check_choice("op", op, tuple(OPERANDS))
+    host.check_choice("mode", mode, ("overwrite", "accumulate"))
+    operands = dict(zip(OPERANDS[op], (a, b), strict=True))
+    host.check_operands(**operands)
+    if op == "forward":
+        (T, K), N = a.shape, b.shape[1]
+        host.check_shape("w", b, (K, N), "x is [T, K]")
+    elif op == "dx":
+        (T, N), K = a.shape, b.shape[0]
+        host.check_shape("w", b, (K, N), "dy is [T, N]")
+    else:
+        (T, K), N = a.shape, b.shape[1]
+        host.check_shape("dy", b, (T, N), "x is [T, K]")
+    if mode == "accumulate" and op != "dw":
+        raise ValueError(f'mode must be "overwrite" for {op}, got {mode!r}')
+    if mode == "accumulate" and out is None:
+        raise ValueError("out must be given to accumulate into, it is None")
+    if reduction is not None:
+        host.check_choice("reduction", reduction, ("none", "atomic", "workspace"))
+    if out is not None:
+        shape = {"forward": (T, N), "dx": (T, K), "dw": (K, N)}[op]
+        allowed = (torch.float32,) if op == "dw" else host.DTYPES
+        host.output(out, shape, None, allowed, **operands)
+
+
+def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
+    left, right = a.T if op == "dw" else a, b.T if op == "dx" else b
+    shape = (left.shape[0], right.shape[1])
+    dtype = torch.float32 if op == "dw" else a.dtype
+    fit = descriptor_fits(a) and descriptor_fits(b)
+    if out is None:
+        # A new tensor begins well; only its pitch is to be looked at.
+        fit = fit and shape[1] * dtype.itemsize % 16 == 0
+        strides = (shape[1], 1)
+    else:
+        fit = fit and descriptor_fits(out, written=True)
+        dtype, strides = out.dtype, out.stride()
+    if plan is None:
+        asked = question(op, a, b, dtype, mode, reduction)
+        plan = fast_plan(**asked, descriptors=fit)
+        if plan.kernel != "grouped":  # there are others
+            plan = tuned.find(asked, a, b, dtype, strides) or plan
+    else:
+        _check_plan(plan, op, _sizes(op, a, b), fit)
+    accumulate = mode == "accumulate"
+    # Exact for 16 bits, whatever the framework is set to.
+    precision = host.precision() if a.dtype == torch.float32 else "ieee"
+    launch = _grouped if plan.kernel == "grouped" else _by_descriptors
+    return Prepared(
+        run=launch(plan, left, right, shape, strides, accumulate, precision),
+        plan=plan,
+        shape=shape,
+        dtype=dtype,
+        zeroed=plan.kernel == "grouped" and not accumulate and _shared(plan),
+        extents=tuple(
+            0 if tensor is None else host.extent(tensor) for tensor in (a, b, out)
+        ),
     )
 
 
-def _reach(tensor: torch.Tensor) -> tuple[int, int]:
-    """The bytes from the first element of a matrix to behind its last."""
-    (rows, columns), (down, across) = tensor.shape, tensor.stride()
-    low, last = tensor.data_ptr(), (rows - 1) * down + (columns - 1) * across
-    return low, low + (last + 1) * tensor.itemsize
-
-
-def _plan(op, shape, a, mode, out_itemsize, fit) -> FastPlan:
+def question(op, a, b, dtype, mode, reduction) -> dict:
+    """What `fast_plan` and `ranked_plans` are asked of a product into a dtype."""
     on_cpu = a.device.type == "cpu"
-    where = device.INTERPRETER if on_cpu else device.facts(a.device.index)
-    return fast_plan(
-        op,
-        shape,
-        a.itemsize,
-        where,
-        mode=mode,
-        out_itemsize=out_itemsize,
-        descriptors=fit,
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-    )
+    return {
+        "op": op,
+        "shape": _sizes(op, a, b),
+        "itemsize": a.itemsize,
+        "device": device.INTERPRETER if on_cpu else device.facts(a.device.index),
+        "mode": mode,
+        "out_itemsize": dtype.itemsize,
+        "reduction": reduction,
+    }
+
+
+def _sizes(op, a, b) -> tuple[int, int, int]:
+    """T, K and N."""
+    return (a.shape[0], *b.shape) if op == "dx" else (*a.shape, b.shape[1])
 
 
 def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) -> None:
@@ -189,15 +276,15 @@ def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) 
         )
     if plan.reduction != "none" and op != "dw":
         raise ValueError(f"plan must not reduce {op}, got {plan.reduction!r}")
-    shares = plan.split_t > 1 or plan.implementation == "stream_k"
+    shares = plan.split_t > 1 or plan.kernel == "stream_k"
     if plan.reduction == "none" and shares:
         raise ValueError(
             f"plan must reduce what its programs share, got {plan.reduction!r}"
         )
-    if plan.implementation != "grouped" and not fit:
+    if plan.kernel != "grouped" and not fit:
         raise ValueError(
             "plan must be grouped, as descriptors cannot take these tensors, "
-            f"got {plan.implementation!r}"
+            f"got {plan.kernel!r}"
         )
 
 
@@ -207,176 +294,222 @@ def _blocks(plan: FastPlan) -> tuple[int, int, int]:
     return product_sizes(plan.op, (tile.block_t, tile.block_k, tile.block_n))
 
 
-def _described(plan, left, right, out):
-    """Descriptors and constants of a launch, of an out whose rows lie in a line.
-
-    An out that lies the other way is the product of the transposed operands in
-    the opposite order, written in rows.
-    """
+def _grouped(plan, left, right, shape, strides, accumulate, precision):
+    """A launch by pointers, of tensors of any strides."""
+    grid = (plan.tiles, plan.split_t)
+    sizes = (*shape, left.shape[1], *left.stride(), *right.stride())
     block_rows, block_columns, block_depth = _blocks(plan)
-    if out.stride(1) != 1:
-        left, right, out = right.T, left.T, out.T
-        block_rows, block_columns = block_columns, block_rows
-    left_swapped, right_swapped = left.stride(1) != 1, right.stride(1) != 1
     constants = {
-        "LEFT_SWAPPED": left_swapped,
-        "RIGHT_SWAPPED": right_swapped,
         "BLOCK_ROWS": block_rows,
         "BLOCK_COLUMNS": block_columns,
         "BLOCK_DEPTH": block_depth,
-        "PARTS": plan.parts,
         "GROUP": GROUP,
-        "PRECISION": ops._precision(),
+        "PRECISION": precision,
+        "ADD": _adds(plan, accumulate),
         "num_warps": plan.tile.num_warps,
         "num_stages": plan.tile.num_stages,
     }
-    sizes = (*out.shape, left.shape[1])
-    left = _descriptor(left, block_rows, block_depth, left_swapped)
-    right = _descriptor(right, block_depth, block_columns, right_swapped)
-    return left, right, out, sizes, constants
+
+    def run(a, b, out):
+        grouped_kernel[grid](a, b, out, *sizes, 0, *strides, **constants)
+
+    def run_in_workspace(a, b, out):
+        slices = out.new_empty((plan.split_t, *shape))
+        grouped_kernel[grid](a, b, slices, *sizes, *slices.stride(), **constants)
+        host.sum_slices(slices, out, accumulate)
+
+    return run_in_workspace if plan.reduction == "workspace" else run
 
 
-def _descriptor(matrix, block_rows, block_columns, swapped=False) -> TensorDescriptor:
-    """Of blocks of a matrix; of a swapped one, as it is stored."""
-    # Made without its constructor, which would look once more, at every launch, at
-    # all that descriptor_fits has seen.
-    made = TensorDescriptor.__new__(TensorDescriptor)
-    made.base, made.shape, made.strides = matrix, matrix.shape, matrix.stride()
-    made.block_shape = [block_rows, block_columns]
-    if swapped:
-        made.shape, made.strides = made.shape[::-1], made.strides[::-1]
-        made.block_shape = [block_columns, block_rows]
-    return made
+def _by_descriptors(plan, left, right, shape, strides, accumulate, precision):
+    """A launch of any other kernel, into an out whose rows lie in a line.
+
+    An out that lies the other way is the product of the transposed operands in the
+    opposite order, written in rows.
+    """
+    rows, columns, depth = _blocks(plan)
+    exchanged = strides[1] != 1
+    if exchanged:
+        left, right, shape, strides = right.T, left.T, shape[::-1], strides[::-1]
+        rows, columns = columns, rows
+    constants = {
+        "LEFT_SWAPPED": left.stride(1) != 1,
+        "RIGHT_SWAPPED": right.stride(1) != 1,
+        "BLOCK_ROWS": rows,
+        "BLOCK_COLUMNS": columns,
+        "BLOCK_DEPTH": depth,
+        "PARTS": plan.parts,
+        "GROUP": GROUP,
+        "PRECISION": precision,
+        "ADD": _adds(plan, accumulate),
+        "num_warps": plan.tile.num_warps,
+        "num_stages": plan.tile.num_stages,
+    }
+    sizes = (*shape, left.shape[1])
+    described_left = _describer(left.shape, left.stride(), (rows, depth))
+    described_right = _describer(right.shape, right.stride(), (depth, columns))
+    part = (rows, columns // plan.parts)
+    clear = None
+    if plan.kernel in ("split", "stream_k"):
+        constants["WAIT"] = False
+    if _shared(plan) and not accumulate:
+        # The kernel may begin, and multiply, before the gradient has been cleared:
+        # programmatic dependent launch, which the interpreter does not have.
+        early = left.device.type == "cuda"
+        clear = _zero(plan, sizes, (rows, columns), strides, early)
+        if early:
+            constants |= {"WAIT": True, "launch_pdl": True}
+    launch = LAUNCHES[plan.kernel](plan, sizes, constants, part, strides, accumulate)
+
+    def run(a, b, out):
+        if exchanged:
+            a, b, out = b, a, out.T
+        if clear:
+            clear(out)
+        launch(described_left(a), described_right(b), out)
+
+    return run
 
 
-def _out_descriptor(out, constants) -> TensorDescriptor:
-    columns = constants["BLOCK_COLUMNS"] // constants["PARTS"]
-    return _descriptor(out, constants["BLOCK_ROWS"], columns)
+def _shared(plan: FastPlan) -> bool:
+    """Whether programs add into one tile, which must begin as zeros."""
+    if plan.kernel == "stream_k" and plan.tiles % plan.programs == 0:
+        return False
+    return plan.reduction == "atomic" and plan.tiles > 0
 
 
-def _launch_grouped(plan, left, right, out, accumulate) -> None:
-    block_rows, block_columns, block_depth = _blocks(plan)
-    target, strides = out, (0, *out.stride())
-    if plan.reduction == "workspace":
-        target = out.new_empty((plan.split_t, *out.shape))
-        strides = target.stride()
-    grouped_kernel[(plan.tiles, plan.split_t)](
-        left,
-        right,
-        target,
-        *out.shape,
-        left.shape[1],
-        *left.stride(),
-        *right.stride(),
-        *strides,
-        BLOCK_ROWS=block_rows,
-        BLOCK_COLUMNS=block_columns,
-        BLOCK_DEPTH=block_depth,
-        GROUP=GROUP,
-        PRECISION=ops._precision(),
-        ADD=_adds(plan, accumulate),
-        num_warps=plan.tile.num_warps,
-        num_stages=plan.tile.num_stages,
-    )
-    if plan.reduction == "workspace":
-        ops._reduce(target, out, accumulate)
+def _zero(plan, sizes, block, strides, early):
+    """Clears the tiles of an output that its programs share."""
+    first = 0
+    if plan.kernel == "stream_k":
+        first = plan.tiles // plan.programs * plan.programs
+    grid = (plan.tiles - first, cdiv(block[0], STRIP))
+    constants = {
+        "BLOCK_ROWS": block[0],
+        "BLOCK_COLUMNS": block[1],
+        "STRIP": STRIP,
+        "GROUP": GROUP,
+        "EARLY": early,
+    }
+
+    def clear(out):
+        zero_kernel[grid](out, *sizes[:2], first, *strides, **constants)
+
+    return clear
 
 
-def _launch_descriptor(plan, left, right, out, accumulate) -> None:
-    left, right, out, sizes, constants = _described(plan, left, right, out)
-    descriptor_kernel[(plan.tiles,)](
-        left,
-        right,
-        _out_descriptor(out, constants),
-        *sizes,
-        **constants,
-        ADD=accumulate,
-    )
+def _describer(shape, strides, block) -> Callable[[torch.Tensor], TensorDescriptor]:
+    """Describes blocks of a matrix by its memory; of a swapped one, as it is stored."""
+    shape, strides, block = list(shape), list(strides), list(block)
+    if strides[1] != 1:
+        shape, strides, block = shape[::-1], strides[::-1], block[::-1]
+
+    def describe(tensor):
+        # Made without its constructor, which would look once more, at every launch,
+        # at all that descriptor_fits has seen.
+        made = TensorDescriptor.__new__(TensorDescriptor)
+        made.base, made.shape, made.strides = tensor, shape, strides
+        made.block_shape = block
+        return made
+
+    return describe
 
 
-def _launch_persistent(plan, left, right, out, accumulate) -> None:
-    left, right, out, sizes, constants = _described(plan, left, right, out)
-    persistent_kernel[(plan.programs,)](
-        left,
-        right,
-        _out_descriptor(out, constants),
-        *sizes,
-        **constants,
-        ADD=accumulate,
-    )
+def _descriptor(plan, sizes, constants, part, strides, accumulate):
+    described = _describer(sizes[:2], strides, part)
 
-
-def _launch_split(plan, left, right, out, accumulate) -> None:
-    left, right, out, sizes, constants = _described(plan, left, right, out)
-    target = out
-    if plan.reduction == "workspace":
-        # Slices of whole tiles, or the last tiles of one would reach into the next.
-        rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
-        rows *= cdiv(sizes[0], rows)
-        columns *= cdiv(sizes[1], columns)
-        target = out.new_empty((plan.split_t * rows, columns))
-    split_kernel[(plan.tiles, plan.split_t)](
-        left,
-        right,
-        _out_descriptor(target, constants),
-        *sizes,
-        **constants,
-        ADD=_adds(plan, accumulate),
-    )
-    if plan.reduction == "workspace":
-        slices = target.as_strided(
-            (plan.split_t, *out.shape), (rows * columns, columns, 1)
+    def launch(left, right, out):
+        descriptor_kernel[(plan.tiles,)](
+            left, right, described(out), *sizes, **constants
         )
-        ops._reduce(slices, out, accumulate)
+
+    return launch
 
 
-def _launch_stream_k(plan, left, right, out, accumulate) -> None:
-    left, right, out, sizes, constants = _described(plan, left, right, out)
+def _persistent(plan, sizes, constants, part, strides, accumulate):
+    described = _describer(sizes[:2], strides, part)
+
+    def launch(left, right, out):
+        persistent_kernel[(plan.programs,)](
+            left, right, described(out), *sizes, **constants
+        )
+
+    return launch
+
+
+def _split(plan, sizes, constants, part, strides, accumulate):
+    grid = (plan.tiles, plan.split_t)
+    described = _describer(sizes[:2], strides, part)
+    # Slices of whole tiles, or the last tiles of one would reach into the next.
+    rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
+    rows, columns = rows * cdiv(sizes[0], rows), columns * cdiv(sizes[1], columns)
+    size = (plan.split_t * rows, columns)
+    described_slices = _describer(size, (columns, 1), part)
+
+    def launch(left, right, out):
+        split_kernel[grid](left, right, described(out), *sizes, **constants)
+
+    def launch_in_workspace(left, right, out):
+        workspace = out.new_empty(size)
+        slices = described_slices(workspace)
+        split_kernel[grid](left, right, slices, *sizes, **constants)
+        whole = (plan.split_t, *sizes[:2]), (rows * columns, columns, 1)
+        host.sum_slices(workspace.as_strided(*whole), out, accumulate)
+
+    return launch_in_workspace if plan.reduction == "workspace" else launch
+
+
+def _stream_k(plan, sizes, constants, part, strides, accumulate):
+    described = _describer(sizes[:2], strides, part)
+    rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
     rest = plan.tiles % plan.programs
-    target = _out_descriptor(out, constants)
-    in_workspace = plan.reduction == "workspace" and rest > 0
-    shares = target
-    if in_workspace:
-        rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
-        workspace = out.new_empty(((plan.programs + rest) * rows, columns))
-        shares = _out_descriptor(workspace, constants)
-    stream_k_kernel[(plan.programs,)](
-        left,
-        right,
-        target,
-        shares,
-        *sizes,
-        **constants,
-        ADD=_adds(plan, accumulate),
-        WORKSPACE=plan.reduction == "workspace",
-    )
-    if in_workspace:
-        stream_k_reduce_kernel[(rest, cdiv(rows, STRIP))](
-            workspace,
-            out,
+    in_workspace = plan.reduction == "workspace"
+    size = ((plan.programs + rest) * rows, columns)
+    described_shares = _describer(size, (columns, 1), part)
+
+    def launch(left, right, out):
+        target = described(out)
+        shares = target
+        if in_workspace and rest:
+            workspace = out.new_empty(size)
+            shares = described_shares(workspace)
+        stream_k_kernel[(plan.programs,)](
+            left,
+            right,
+            target,
+            shares,
             *sizes,
-            plan.programs,
-            *out.stride(),
-            BLOCK_ROWS=rows,
-            BLOCK_COLUMNS=columns,
-            BLOCK_DEPTH=constants["BLOCK_DEPTH"],
-            STRIP=STRIP,
-            GROUP=GROUP,
-            ACCUMULATE=accumulate,
+            **constants,
+            WORKSPACE=in_workspace,
         )
+        if in_workspace and rest:
+            stream_k_reduce_kernel[(rest, cdiv(rows, STRIP))](
+                workspace,
+                out,
+                *sizes,
+                plan.programs,
+                *strides,
+                BLOCK_ROWS=rows,
+                BLOCK_COLUMNS=columns,
+                BLOCK_DEPTH=constants["BLOCK_DEPTH"],
+                STRIP=STRIP,
+                GROUP=GROUP,
+                ACCUMULATE=accumulate,
+            )
+
+    return launch
 
 
 def _adds(plan: FastPlan, accumulate: bool) -> bool:
-    """Whether the kernel adds into what it writes to, and does not store."""
-    if plan.implementation == "stream_k" and plan.reduction == "workspace":
-        return accumulate  # whole tiles go to the gradient itself
+    """Whether the kernel adds into out what one program has whole, or shares of it."""
+    if plan.kernel == "stream_k":
+        return accumulate  # its shares are added in any case
     return plan.reduction == "atomic" or (plan.reduction == "none" and accumulate)
 
 
 LAUNCHES = {
-    "grouped": _launch_grouped,
-    "descriptor": _launch_descriptor,
-    "persistent": _launch_persistent,
-    "split": _launch_split,
-    "stream_k": _launch_stream_k,
+    "descriptor": _descriptor,
+    "persistent": _persistent,
+    "split": _split,
+    "stream_k": _stream_k,
 }

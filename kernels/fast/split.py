@@ -2,12 +2,13 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
 
 
 # [kernel]
-@triton.jit
+@triton.jit(do_not_specialize=["ROWS", "COLUMNS", "DEPTH"])
 def split_kernel(
     left,
     right,
@@ -24,6 +25,7 @@ def split_kernel(
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
     ADD: tl.constexpr,
+    WAIT: tl.constexpr,
 ):
     """out[ROWS, COLUMNS] = left[ROWS, DEPTH] · right[DEPTH, COLUMNS].
 
@@ -36,6 +38,7 @@ def split_kernel(
     a SPLIT of 1. Otherwise out is an fp32 workspace of SPLIT slices, each of
     whole tiles, one below the other: deterministic, and for reduce_kernel to
     sum. With a SPLIT of 1, out may be of any type, and end where it likes.
+    WAIT: for the end of the kernel before, zero_kernel, which clears out.
     PRECISION: of fp32 products, "ieee" or "tf32"; 16-bit ones are exact.
     """
     # [tile]
@@ -61,6 +64,8 @@ def split_kernel(
         acc = tl.dot(a, b, acc, input_precision=PRECISION)
 
     # [store]
+    if WAIT:
+        gdc_wait()
     if not ADD:
         row += tl.program_id(1) * tiles_down * BLOCK_ROWS
     put_tile(out, acc, row, column, PARTS, ADD)

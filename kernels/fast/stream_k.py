@@ -2,12 +2,13 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
 
 
 # [kernel]
-@triton.jit
+@triton.jit(do_not_specialize=["ROWS", "COLUMNS", "DEPTH"])
 def stream_k_kernel(
     left,
     right,
@@ -26,6 +27,7 @@ def stream_k_kernel(
     PRECISION: tl.constexpr,
     ADD: tl.constexpr,
     WORKSPACE: tl.constexpr,
+    WAIT: tl.constexpr,
 ):
     """out[ROWS, COLUMNS] = left[ROWS, DEPTH] · right[DEPTH, COLUMNS].
 
@@ -35,10 +37,12 @@ def stream_k_kernel(
     Grid: as many programs as run at once. Program p owns whole tiles p,
     p + programs, ..., as long as all programs have one. The blocks of the
     tiles that remain, tile after tile, are shared out in equal ranges.
-    ADD: add into out, which is fp32, instead of storing.
+    ADD: whole tiles are added into out, which is fp32, instead of stored.
     WORKSPACE: a share goes to a tile-sized slot of its own in the fp32
     workspace, for stream_k_reduce_kernel to sum: deterministic. Otherwise
-    shares need ADD, and land in order of arrival.
+    shares are added into out, in order of arrival.
+    WAIT: for the end of the kernel before, zero_kernel, which clears the
+    shared tiles of out.
     PRECISION: of fp32 products, "ieee" or "tf32"; 16-bit ones are exact.
     """
     tiles_down = tl.cdiv(ROWS, BLOCK_ROWS)
@@ -76,15 +80,16 @@ def stream_k_kernel(
             acc = tl.dot(a, b, acc, input_precision=PRECISION)
 
         # [store]
-        if WORKSPACE:
-            if turn < whole:
-                put_tile(out, acc, row, column, PARTS, ADD)
-            else:
-                # Shares and tiles both count up, so no two have this sum.
-                slot = program + first + turn - whole
-                put_tile(workspace, acc, slot * BLOCK_ROWS, 0, PARTS, False)
-        else:
+        if turn < whole:
             put_tile(out, acc, row, column, PARTS, ADD)
+        elif WORKSPACE:
+            # Shares and tiles both count up, so no two have this sum.
+            slot = program + first + turn - whole
+            put_tile(workspace, acc, slot * BLOCK_ROWS, 0, PARTS, False)
+        else:
+            if WAIT:
+                gdc_wait()
+            put_tile(out, acc, row, column, PARTS, True)
 
 
 # [shared-blocks]

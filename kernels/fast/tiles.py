@@ -40,17 +40,17 @@ def operand_tile(descriptor, first, second, SWAPPED: tl.constexpr):
 def put_tile(out, acc, row, column, PARTS: tl.constexpr, ADD: tl.constexpr):
     """Store acc as the tile of out at [row, column], or add it in if ADD.
 
-    In PARTS (1 or 2) halves of its columns: each passes through a shared
-    memory of its own size, which leaves the rest to the pipeline. Added by
-    the copy engine, in L2: no program reads what out holds.
+    In PARTS (1, 2 or 4) of its columns: each passes through a shared memory
+    of its own size, which leaves the rest to the pipeline. Added by the copy
+    engine, in L2: no program reads what out holds.
     """
-    if PARTS == 2:
+    if PARTS > 1:
         ROWS: tl.constexpr = acc.shape[0]
         HALF: tl.constexpr = acc.shape[1] // 2
         halves = acc.reshape(ROWS, 2, HALF).permute(0, 2, 1)
         near, far = halves.split()
-        put_tile(out, near, row, column, 1, ADD)
-        put_tile(out, far, row, column + HALF, 1, ADD)
+        put_tile(out, near, row, column, PARTS // 2, ADD)
+        put_tile(out, far, row, column + HALF, PARTS // 2, ADD)
     elif ADD:
         out.atomic_add([row, column], acc)
     else:

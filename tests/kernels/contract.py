@@ -15,7 +15,7 @@ import pytest
 import torch
 import triton
 
-from kernels import ops
+from kernels import host, ops
 from kernels.plan import Tile, cdiv, contracted_blocks, output_tiles
 
 # The interpreter multiplies the bit patterns of bf16 (triton-lang/triton#11584):
@@ -42,6 +42,9 @@ TILES = (
     (32, 32, 128, 8, 1),
     (128, 64, 128, 8, 3),
 )
+
+# The module that launches each kernel of the lesson.
+LAUNCHING = {"forward": ops, "dx": ops, "dw": ops, "reduce": host}
 
 # As it was before the tests poison it: for memory too large to be touched.
 untouched_memory = torch.empty
@@ -83,7 +86,9 @@ def left_and_right(op: str, a: torch.Tensor, b: torch.Tensor):
 
 
 def compute(op: str, a: torch.Tensor, b: torch.Tensor, **choices) -> torch.Tensor:
+    """By the lesson's kernels, if nothing else is chosen."""
     function = {"forward": "matmul", "dx": "matmul_dx", "dw": "matmul_dw"}[op]
+    choices.setdefault("implementation", "lesson")
     return getattr(ops, function)(a, b, **choices)
 
 
@@ -339,10 +344,10 @@ class RecordedKernel:
 
 
 def record_launches(monkeypatch, run: bool = True) -> list[dict]:
-    """From now on, every launch of the host API; with run=False, unlaunched."""
+    """From now on, every launch of the lesson's; with run=False, unlaunched."""
     log: list[dict] = []
-    for name in ("forward", "dx", "dw", "reduce"):
-        kernel = getattr(ops, f"{name}_kernel")
+    for name, module in LAUNCHING.items():
+        kernel = getattr(module, f"{name}_kernel")
         recorded = RecordedKernel(name, kernel, log, run)
-        monkeypatch.setattr(ops, f"{name}_kernel", recorded)
+        monkeypatch.setattr(module, f"{name}_kernel", recorded)
     return log

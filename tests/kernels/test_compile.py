@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import MockTensor
 
-from kernels import device, matmul, matmul_dw, matmul_dx, ops
+from kernels import device, host, matmul, matmul_dw, matmul_dx
 from kernels.plan import (
     Device,
     choose_tile,
@@ -27,7 +27,7 @@ from kernels.plan import (
     resident_programs,
     shared_memory_bytes,
 )
-from tests.kernels.contract import fp32_precision
+from tests.kernels.contract import LAUNCHING, fp32_precision
 from tests.kernels.test_plan import H200
 
 # What a program of each target may take of shared memory.
@@ -95,11 +95,11 @@ def compiled(target, dtype=torch.bfloat16, limit_kib=None, precision="ieee"):
         FakeTensorMode(),
         fp32_precision(precision),
     ):
-        for name in ("forward", "dx", "dw", "reduce"):
-            kernel = getattr(ops, f"{name}_kernel")
-            patch.setattr(ops, f"{name}_kernel", CompiledKernel(name, kernel, log))
-        patch.setattr(ops, "_on_device", lambda tensor: contextlib.nullcontext())
-        patch.setattr(ops, "_share_memory", lambda out, operand: False)
+        for name, module in LAUNCHING.items():
+            kernel = CompiledKernel(name, getattr(module, f"{name}_kernel"), log)
+            patch.setattr(module, f"{name}_kernel", kernel)
+        patch.setattr(host, "on_device", lambda tensor: contextlib.nullcontext())
+        patch.setattr(host, "_share_memory", lambda out, operand: False)
         patch.setattr(device, "facts", lambda index: facts)
         patch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
         driver.set_active(FakeDriver(gpu))
@@ -109,10 +109,10 @@ def compiled(target, dtype=torch.bfloat16, limit_kib=None, precision="ieee"):
                 for shape in ((T, K), (K, N), (T, N), (K, N))
             )
             dw = dw.float()
-            launched("forward", matmul, x, w)
-            launched("dx", matmul_dx, dy, w)
+            launched("forward", matmul, x, w, implementation="lesson")
+            launched("dx", matmul_dx, dy, w, implementation="lesson")
             split = {"out": dw, "split_t": 4}
-            launched("dw", matmul_dw, x, dy, reduction="none")
+            launched("dw", matmul_dw, x, dy, split_t=1)
             launched("dw, atomic", matmul_dw, x, dy, reduction="atomic", **split)
             launched("dw, workspace", matmul_dw, x, dy, reduction="workspace", **split)
             launched(

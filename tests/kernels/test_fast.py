@@ -7,8 +7,10 @@ only the runs on a GPU do.
 
 import contextlib
 import functools
+import gc
 import math
 import re
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -19,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver, interpreter
 
-from kernels import ops
+from kernels import host, ops
 from kernels.fast import ops as fast
 from kernels.fast.ops import descriptor_fits, multiply
 from kernels.plan import (
@@ -50,6 +52,7 @@ from tests.kernels.test_compile import CompiledKernel, FakeDriver, cuobjdump
 from tests.kernels.test_plan import H200
 
 LAUNCHED = (
+    "zero",
     "grouped",
     "descriptor",
     "persistent",
@@ -58,11 +61,16 @@ LAUNCHED = (
     "stream_k_reduce",
 )
 OPS = ("forward", "dx", "dw")
-# (implementation, reduction, split over the contraction, parts). A GPU compiles each
+# (kernel, reduction, split over the contraction, parts). A GPU compiles each
 # anew, so few differ in more than one thing.
 GROUPED = ("grouped", "none", 1, 1)
 PERSISTENT = ("persistent", "none", 1, 2)
-WHOLE_FORMS = (GROUPED, ("descriptor", "none", 1, 1), PERSISTENT)
+WHOLE_FORMS = (
+    GROUPED,
+    ("descriptor", "none", 1, 1),
+    PERSISTENT,
+    ("persistent", "none", 1, 4),
+)
 SPLIT_FORMS = (
     ("grouped", "atomic", 3, 1),
     ("grouped", "workspace", 3, 1),
@@ -102,6 +110,12 @@ def on_a_device(test):
 
 
 @pytest.fixture(autouse=True)
+def nothing_prepared(monkeypatch):
+    """Each test prepares its launches itself."""
+    monkeypatch.setattr(fast, "_prepared", {})
+
+
+@pytest.fixture(autouse=True)
 def aligned_layouts_and_added_tiles(monkeypatch):
     """What the contract's layouts and the interpreter lack."""
     for name, layout in ALIGNED.items():
@@ -131,12 +145,10 @@ def planned(op, form, shape, tile=None, programs=5) -> FastPlan:
 
     A compilation there takes a second, a block in the interpreter some milliseconds.
     """
-    implementation, reduction, split_t, parts = form
+    kernel, reduction, split_t, parts = form
     tile = tile or tile_of(op, 64, 64 if INTERPRETED else 32, 64, num_stages=3)
     tiles = output_tiles(op, shape, tile)
-    return FastPlan(
-        op, implementation, tile, tiles, programs, parts, split_t, reduction
-    )
+    return FastPlan(op, kernel, tile, tiles, programs, parts, split_t, reduction)
 
 
 def check(op, shape, dtype, form, *, mode="overwrite", layouts=None, **choices):
@@ -255,6 +267,31 @@ def test_the_same_bits_every_time(form):
 
 @pytest.mark.gpu
 @pytest.mark.kernels("fast")
+@forms(("split", "atomic", 20, 2), ("stream_k", "atomic", 1, 2))
+def test_cleared_in_time(form):
+    """Nothing is added before out was cleared, run after run, and in a graph."""
+    T, K, N = 40003, 131, 76
+    x = operand((T, K), DTYPES[0], layout="aligned", integers=True, seed=1)
+    dy = operand((T, N), DTYPES[0], layout="aligned", integers=True, seed=2)
+    plan = planned("dw", form, (T, K, N), programs=100)
+    out = Output((K, N), torch.float32, layout="aligned").tensor
+    multiply("dw", x, dy, out=out, plan=plan)
+    assert_exact(out, "dw", x, dy)
+    first = out.clone()
+    for _ in range(200):
+        multiply("dw", x, dy, out=out.fill_(math.nan), plan=plan)
+        assert torch.equal(first, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        multiply("dw", x, dy, out=out, plan=plan)
+    for _ in range(20):
+        out.fill_(math.nan)
+        graph.replay()
+        assert torch.equal(first, out)
+
+
+@pytest.mark.gpu
+@pytest.mark.kernels("fast")
 @pytest.mark.parametrize("deterministic", (False, True))
 def test_planned(deterministic):
     """The planned kernels of a real shape are as exact as the vendor, in both modes."""
@@ -273,6 +310,49 @@ def test_planned(deterministic):
         assert_as_exact_as_vendor(dw, "dw", x, dy, base)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@on_a_device
+@every_op
+def test_the_default(op):
+    """The public functions run the fast kernels; a tile asks for the lesson's."""
+    a_shape, b_shape, _ = shapes(op, (32, 16, 24))
+    a, b = (operand(size, DTYPES[0], integers=True) for size in (a_shape, b_shape))
+    public = {"forward": ops.matmul, "dx": ops.matmul_dx, "dw": ops.matmul_dw}[op]
+    assert_exact(public(a, b), op, a, b)
+    assert len(fast._prepared) == 1
+    assert_exact(public(a, b, tile=tile_of(op, 16, 16, 16)), op, a, b)
+    assert len(fast._prepared) == 1
+
+
+@on_a_device
+def test_prepared_launches_look_again():
+    """What a key does not say is asked at each call: overlap, sign, requires_grad."""
+    x, dy = (torch.ones(32, 32, device=DEVICE, dtype=DTYPES[0]) for _ in range(2))
+    memory = torch.ones(3 * 32, 32, device=DEVICE)
+    out = memory[:32]
+    multiply("dw", x, dy, out=out)
+    assert len(fast._prepared) == 1
+    inside = memory[64:].view(DTYPES[0]).flatten()[: 32 * 32].view(32, 32)
+    with pytest.raises(ValueError, match="^out must not reach into"):
+        multiply("dw", inside, dy, out=memory[64:])
+    with pytest.raises(ValueError, match="^out must not require grad"):
+        multiply("dw", x, dy, out=out.clone().requires_grad_())
+    negated = torch.complex(x.float(), x.float()).conj().imag
+    with pytest.raises(ValueError, match="^dy must not be a lazily negated"):
+        multiply("dw", x.float(), negated, out=out)
+    assert (memory[32:] == 1).all()
+
+
+@on_a_device
+def test_prepared_launches_hold_no_tensor():
+    """What is kept of a call is its shapes: its tensors can be freed."""
+    x = torch.ones(32, 32, device=DEVICE, dtype=DTYPES[0])
+    multiply("dw", x, x)
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+    assert fast._prepared and seen() is None
 
 
 @on_a_device
@@ -341,6 +421,7 @@ def test_descriptors_do_not_take(tensor):
         ("backward", {}),
         ("dw", {"mode": "add"}),
         ("dw", {"mode": "accumulate"}),
+        ("dw", {"reduction": "sum"}),
         ("forward", {"mode": "accumulate", "out": torch.ones(32, 32)}),
         ("dw", {"plan": planned("forward", PERSISTENT, (32, 32, 32))}),
         ("dx", {"plan": planned("dx", SPLIT_FORMS[2], (32, 32, 32))}),
@@ -359,7 +440,7 @@ def test_refused(op, choices):
     with pytest.raises((TypeError, ValueError)) as caught:
         multiply(op, a, b, **choices)
     message = str(caught.value)
-    assert message.startswith(("op ", "mode ", "plan ", "out ")), message
+    assert message.startswith(("op ", "mode ", "plan ", "out ", "reduction ")), message
     assert "\n" not in message and len(message) < 160, message
 
 
@@ -397,7 +478,7 @@ def test_wide_outputs_are_persistent():
     """Where tiles are many, each has one owner, one program an SM."""
     for op in OPS:
         p = fast_plan(op, WIDE, 2, H200)
-        assert (p.implementation, p.reduction, p.programs) == (
+        assert (p.kernel, p.reduction, p.programs) == (
             "persistent",
             "none",
             132,
@@ -416,21 +497,21 @@ def test_few_columns_take_narrow_tiles():
 def test_starved_dw_is_split():
     """32 tiles are shared by four programs each, which fill the SMs once."""
     p = fast_plan("dw", STARVED, 2, H200, mode="accumulate")
-    assert p.implementation == "split" and p.reduction == "atomic"
+    assert p.kernel == "split" and p.reduction == "atomic"
     assert 120 <= p.programs == p.tiles * p.split_t <= 132
 
 
 def test_a_last_wave_is_shared():
     """144 tiles are one wave and twelve more, of which all programs take a share."""
     p = fast_plan("dw", LAST_WAVE, 2, H200, mode="accumulate")
-    assert (p.implementation, p.tiles, p.programs) == ("stream_k", 144, 132)
+    assert (p.kernel, p.tiles, p.programs) == ("stream_k", 144, 132)
 
 
 @pytest.mark.parametrize("mode", ("overwrite", "accumulate"))
 @pytest.mark.parametrize("shape", (WIDE, NARROW, STARVED, LAST_WAVE), ids=str)
 def test_deterministic_plans_add_in_no_order_of_arrival(shape, mode):
     """Asked for determinism, every plan has it."""
-    p = fast_plan("dw", shape, 2, H200, mode=mode, deterministic=True)
+    p = fast_plan("dw", shape, 2, H200, mode=mode, reduction="workspace")
     assert p.reduction in ("none", "workspace")
     assert p.reduction == "workspace" or p.split_t == 1
 
@@ -450,7 +531,7 @@ def test_without_descriptors(op, itemsize, device, descriptors):
     for shape in (WIDE, STARVED, (0, 16, 16), (16, 16, 0)):
         p = fast_plan(op, shape, itemsize, device, descriptors=descriptors)
         lesson = plan(op, shape, itemsize, device)
-        assert p.implementation == "grouped"
+        assert p.kernel == "grouped"
         assert (p.tile, p.split_t) == (lesson.tile, lesson.split_t)
 
 
@@ -478,17 +559,17 @@ def test_any_shape_on_any_device(
         2,
         device,
         out_itemsize=out_itemsize,
-        deterministic=deterministic,
+        reduction="workspace" if deterministic else None,
     )
     blocks = product_sizes(op, tile_blocks(p.tile))
-    if p.implementation != "grouped":
+    if p.kernel != "grouped":
         shared = fast_shared_memory_bytes(
             blocks, p.tile.num_stages, p.parts, 2, out_itemsize
         )
         assert shared <= limit_kib * 1024
     assert p.tiles == output_tiles(op, shape, p.tile)
     assert p.programs >= 1
-    if p.implementation in ("split", "grouped"):
+    if p.kernel in ("split", "grouped"):
         assert p.programs == p.tiles * p.split_t
         assert p.split_t == 1 or contracted_blocks(op, shape, p.tile) // p.split_t >= 4
     else:
@@ -507,11 +588,12 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
         for name in LAUNCHED:
             kernel = CompiledKernel(name, getattr(fast, f"{name}_kernel"), log)
             patch.setattr(fast, f"{name}_kernel", kernel)
-        patch.setattr(ops, "_on_device", lambda tensor: contextlib.nullcontext())
-        patch.setattr(ops, "_reduce", lambda *args: None)
-        patch.setattr(fast, "descriptor_fits", lambda *_: True)
-        patch.setattr(fast, "_plainly_readable", lambda a, b: True)
-        patch.setattr(fast, "_plainly_writable", lambda *tensors: True)
+        patch.setattr(host, "on_device", lambda tensor: contextlib.nullcontext())
+        patch.setattr(host, "sum_slices", lambda *args: None)
+        patch.setattr(fast, "descriptor_fits", lambda *_, **__: True)
+        patch.setattr(fast, "_check", lambda *_: None)
+        patch.setattr(fast, "_key", lambda *_: None)
+        patch.setattr(torch.cuda, "current_device", lambda: 0)
         driver.set_active(FakeDriver(GPUTarget("cuda", 90, 32)))
 
         def launch(what, op, shape, mode="overwrite", **choices):
@@ -526,8 +608,8 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
             log.clear()
             multiply(op, a, b, out=out, mode=mode, plan=p)
             for name, kernel in log:
-                reduced = ", reduced" if name.endswith("reduce") else ""
-                found[what + reduced] = p, kernel
+                also = {"zero": ", cleared", "stream_k_reduce": ", reduced"}
+                found[what + also.get(name, "")] = p, kernel
 
         try:
             launch("forward", "forward", WIDE)
@@ -535,8 +617,10 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
             launch("dx", "dx", WIDE)
             launch("dw", "dw", WIDE, "accumulate")
             launch("dw, split", "dw", STARVED, "accumulate")
-            launch("dw, slices", "dw", STARVED, "accumulate", deterministic=True)
+            launch("dw, slices", "dw", STARVED, "accumulate", reduction="workspace")
             launch("dw, shared", "dw", LAST_WAVE, "accumulate")
+            launch("dw, split anew", "dw", STARVED)
+            launch("dw, shared anew", "dw", LAST_WAVE)
         finally:
             driver.set_active(None)  # whatever there really is, when asked for
     return found
@@ -545,7 +629,7 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
 def products():
     """(what, plan, kernel) of the kernels that multiply."""
     for what, (p, kernel) in compiled().items():
-        if not what.endswith("reduced"):
+        if not what.endswith(("reduced", "cleared")):
             yield what, p, kernel
 
 
@@ -564,6 +648,24 @@ def test_tiles_are_copied_by_the_copy_engine():
         assert not re.search(r"\bld\.global|\bst\.global|\bcp\.async\.c[ag]", ptx), what
         assert "wgmma.mma_async" in ptx, what
         assert "ttg.convert_layout" not in kernel.asm["ttgir"], what
+
+
+def test_clearing_is_waited_for_as_late_as_can_be():
+    """Meanwhile out is cleared: the wait stands before the adding alone."""
+    for what in ("dw, split anew", "dw, shared anew"):
+        lines = compiled()[what][1].asm["ptx"].splitlines()
+        waits, products, adds = (
+            [place for place, line in enumerate(lines) if part in line]
+            for part in ("griddepcontrol.wait", "wgmma.mma_async", "cp.reduce.async")
+        )
+        assert len(waits) == 1 and all(add > waits[0] for add in adds), what
+        assert not any(waits[0] < product < adds[-1] for product in products), what
+        clears = compiled()[f"{what}, cleared"][1].asm["ptx"]
+        assert clears.index("griddepcontrol.launch_dependents") < clears.index(
+            "st.global.v4"
+        )
+    accumulating = compiled()["dw, split"][1].asm["ptx"]
+    assert "griddepcontrol" not in accumulating
 
 
 def test_the_copy_engine_adds():
@@ -586,5 +688,5 @@ def test_shared_memory_is_as_planned(tmp_path):
         assert taken <= planned_bytes, what
         registers = cuobjdump(kernel, tmp_path)["REG"]
         resident = resident_programs(registers, taken, p.tile.num_warps, H200)
-        if p.implementation == "persistent":
+        if p.kernel == "persistent":
             assert p.programs == min(p.tiles, resident * H200.sm_count), what

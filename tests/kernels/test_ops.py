@@ -12,7 +12,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kernels import device, ops
+from kernels import device, host
 from kernels.plan import Tile, cdiv, split_range
 from tests.kernels.contract import (
     DEVICE,
@@ -354,7 +354,7 @@ def test_split_owns_its_range(monkeypatch):
     """Slice s of the workspace sums just the T-blocks that the plan gives split s."""
     T, block_t, split_t = 7 * 16 - 5, 16, 4
     workspaces = []
-    monkeypatch.setattr(ops, "_reduce", lambda *args: workspaces.append(args[0]))
+    monkeypatch.setattr(host, "sum_slices", lambda *args: workspaces.append(args[0]))
     x = torch.ones(T, 1, dtype=torch.float16, device=DEVICE)
     tile = tile_of("dw", 16, block_t, 16)
     compute("dw", x, x, reduction="workspace", split_t=split_t, tile=tile)
@@ -532,6 +532,7 @@ def far_apart(values: torch.Tensor, axis: int) -> torch.Tensor:
     return view.copy_(values)
 
 
+@pytest.mark.xdist_group("memory")
 @every_op
 @pytest.mark.parametrize("axis", ("contracted", "other"))
 def test_operands_beyond_32_bits(op, axis):
@@ -550,6 +551,7 @@ def test_operands_beyond_32_bits(op, axis):
     assert_exact(compute(op, a, b, tile=tile_of(op, 16, 16, 16)), op, a, b)
 
 
+@pytest.mark.xdist_group("memory")
 @every_op
 @pytest.mark.parametrize("rows, columns", ((3, 16), (16, 3)))
 def test_output_beyond_32_bits(op, rows, columns):
@@ -567,6 +569,7 @@ def test_output_beyond_32_bits(op, rows, columns):
     assert_exact(compute(op, a, b, out=out, tile=tile_of(op, 16, 16, 16)), op, a, b)
 
 
+@pytest.mark.xdist_group("memory")
 @pytest.mark.kernels("dw", "reduce")
 def test_workspace_slices_beyond_32_bits(monkeypatch):
     """Slices of the workspace may lie beyond 2³¹ elements, to dw and to reduce.

@@ -42,8 +42,11 @@ def test_importing_kernels_touches_no_driver():
 
     deepseek-ai/DeepSeek-R1#493
     """
-    code = "from kernels import matmul, matmul_dx, matmul_dw\nprint(matmul.__module__)"
-    assert run(code) == "kernels.ops\n"
+    code = (
+        "from kernels import matmul, matmul_dx, matmul_dw, tune\n"
+        "print(matmul.__module__, tune.__module__)"
+    )
+    assert run(code) == "kernels.ops kernels.fast.tune\n"
 
 
 def test_nothing_is_tuned():

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels import ops
+from kernels import host, ops
+from kernels.fast import ops as fast
 from kernels.plan import Tile
 from tests.kernels.contract import DEVICE, OPS, compute, shapes
 
@@ -27,12 +28,14 @@ def ones(op, device=None):
 
 def assert_refused(error, name, op, a, b, **choices):
     """Refused with the right type, in one sentence that begins with the argument."""
-    with pytest.raises(error) as caught:
-        compute(op, a, b, **choices)
-    assert type(caught.value) is error
-    message = str(caught.value)
-    assert message.startswith(f"{name} "), message
-    assert "\n" not in message and len(message) < 160, message
+    lessons = {"tile", "split_t"} & choices.keys()
+    for implementation in ("lesson",) if lessons else ("fast", "lesson"):
+        with pytest.raises(error) as caught:
+            compute(op, a, b, **{"implementation": implementation, **choices})
+        assert type(caught.value) is error
+        message = str(caught.value)
+        assert message.startswith(f"{name} "), message
+        assert "\n" not in message and len(message) < 160, message
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +45,9 @@ def nothing_happens(monkeypatch, poisoned_allocations):
     def happened(*args, **choices):
         raise AssertionError("not refused in time")
 
-    for name in ("_launch", "_reduce"):
-        monkeypatch.setattr(ops, name, happened)
-    for name in ("new_empty", "zero_", "contiguous"):
+    for module, name in ((ops, "_launch"), (fast, "_prepare"), (host, "sum_slices")):
+        monkeypatch.setattr(module, name, happened)
+    for name in ("new_empty", "new_zeros", "zero_", "contiguous"):
         monkeypatch.setattr(torch.Tensor, name, happened)
 
 
@@ -174,6 +177,16 @@ def test_choice(name, choices):
     x, dy, out = ones("dw")
     assert_refused(ValueError, name, "dw", x, dy, out=out, **choices)
     assert (out == 1).all()
+
+
+@on_a_device
+@every_op
+def test_implementation(op):
+    """One of two; and what the lesson's kernels alone take asks for them."""
+    a, b, _ = ones(op)
+    tile = Tile(64, 64, 64, num_warps=4, num_stages=2)
+    assert_refused(ValueError, "implementation", op, a, b, implementation="vendor")
+    assert_refused(ValueError, "tile", op, a, b, implementation="fast", tile=tile)
 
 
 @on_a_device
