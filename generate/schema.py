@@ -216,7 +216,7 @@ class OccupancyPoint(Shape):
     reduction: Reduction
     split_t: Size
     dtype: Dtype
-    configuration: Configuration | None
+    configuration: AnyConfiguration | None
     programs: Size
     num_warps: Size
     registers_per_thread: Count

@@ -5,6 +5,7 @@ at most the section under way; `resume` goes on behind the last one.
 """
 
 import hashlib
+import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -101,13 +102,12 @@ def record(
 
             context.advance = advance
             try:
-                section = module.record(context)
+                write_section(folder / f"{name}.json", module.record(context))
             except Exception as error:
                 raise Interrupted(
                     f"section {name} could not be recorded, {sentence(error)}; "
                     "what came before it is kept, --resume goes on from there"
                 ) from error
-            write_section(folder / f"{name}.json", section)
     return folder
 
 
@@ -132,6 +132,8 @@ def _context(
         )
     from generate.record.context import Context
 
+    # What is recorded is planned: no plan that somebody tuned here is found there.
+    os.environ["XDG_CACHE_HOME"] = os.devnull
     torch.cuda.set_device(device_index)
     return Context(
         device=torch.device("cuda", device_index),

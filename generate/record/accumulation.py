@@ -74,8 +74,14 @@ def _accumulate(gradient: str, device: torch.device) -> list[AccumulationPoint]:
     for count, (x, dy) in enumerate(_micro_batches(gradient, device), start=1):
         exact += x.double().T @ dy.double()
         before = {dtype: buffer.clone() for dtype, buffer in buffers.items()}
-        addend = matmul_dw(x, dy)
-        matmul_dw(x, dy, out=buffers["float32"], mode="accumulate")
+        addend = matmul_dw(x, dy, implementation="lesson")
+        matmul_dw(
+            x,
+            dy,
+            out=buffers["float32"],
+            mode="accumulate",
+            implementation="lesson",
+        )
         # As autograd accumulates where the gradient has the weight's dtype.
         buffers["bfloat16"] += addend.to(torch.bfloat16)
         if count not in MICRO_BATCHES:

@@ -7,10 +7,16 @@ import torch
 
 from generate.record import sentence
 from generate.record.timing import SAMPLES, Call, Timer, attempt
-from generate.schema import Configuration, DeviceState
+from generate.schema import (
+    Configuration,
+    DeviceState,
+    FastConfiguration,
+    GemmPoint,
+)
 from generate.shapes import Shape
 from kernels import matmul, matmul_dw, matmul_dx
-from kernels.plan import Plan
+from kernels.fast.ops import multiply, prepare
+from kernels.plan import FastPlan, Plan
 
 DTYPE = torch.bfloat16
 DTYPE_NAME = "bfloat16"
@@ -62,31 +68,59 @@ class Operands:
             raise RuntimeError(f"[{', '.join(axes)}] is not random, it does not spread")
         return made
 
+    def arguments(self, op: str, mode: str) -> tuple[tuple, dict]:
+        """What a function of ours is called with."""
+        if op == "forward":
+            return (self.x, self.w), {}
+        if op == "dx":
+            return (self.dy, self.w), {}
+        if mode == "overwrite":
+            return (self.x, self.dy), {}
+        return (self.x, self.dy), {"out": self.grad, "mode": mode}
+
     def call(self, op: str, mode: str, implementation: str) -> Call:
-        """A function of no argument that runs one whole operation."""
-        return {
-            ("forward", "overwrite", "vendor"): lambda: torch.mm(self.x, self.w),
-            ("forward", "overwrite", "lesson"): lambda: matmul(self.x, self.w),
-            ("dx", "overwrite", "vendor"): lambda: torch.mm(self.dy, self.w.T),
-            ("dx", "overwrite", "lesson"): lambda: matmul_dx(self.dy, self.w),
-            ("dw", "overwrite", "vendor"): lambda: torch.mm(
-                self.x.T, self.dy, out_dtype=torch.float32
-            ),
-            ("dw", "overwrite", "lesson"): lambda: matmul_dw(self.x, self.dy),
-            ("dw", "accumulate", "vendor"): lambda: torch.addmm(
-                self.grad,
-                self.x.T,
-                self.dy,
-                out_dtype=torch.float32,
-                out=self.grad,
-            ),
-            ("dw", "accumulate", "lesson"): lambda: matmul_dw(
-                self.x, self.dy, out=self.grad, mode="accumulate"
-            ),
-        }[op, mode, implementation]
+        """A function of no argument that runs one whole operation.
+
+        By the vendor's library, or the public functions: "lesson", "fast" as they
+        are by default, or "deterministic", dW as where that is asked for.
+        """
+        if implementation == "vendor":
+            return self._vendor_call(op, mode)
+        function = {"forward": matmul, "dx": matmul_dx, "dw": matmul_dw}[op]
+        choices = {
+            "lesson": {"implementation": "lesson"},
+            "fast": {},
+            "deterministic": {"reduction": "workspace"},
+        }[implementation]
+
+        def call():
+            tensors, options = self.arguments(op, mode)
+            return function(*tensors, **options, **choices)
+
+        return call
+
+    def planned_call(self, op: str, mode: str, plan: FastPlan) -> Call:
+        """The fast kernels as a plan says."""
+
+        def call():
+            tensors, options = self.arguments(op, mode)
+            return multiply(op, *tensors, **options, plan=plan)
+
+        return call
+
+    def _vendor_call(self, op: str, mode: str) -> Call:
+        if op == "forward":
+            return lambda: torch.mm(self.x, self.w)
+        if op == "dx":
+            return lambda: torch.mm(self.dy, self.w.T)
+        if mode == "overwrite":
+            return lambda: torch.mm(self.x.T, self.dy, out_dtype=torch.float32)
+        return lambda: torch.addmm(
+            self.grad, self.x.T, self.dy, out_dtype=torch.float32, out=self.grad
+        )
 
     def split_call(self, reduction: str, split_t: int) -> Call:
-        """dW, overwriting, at a split factor and reduction."""
+        """The lesson's dW, overwriting, at a split factor and reduction."""
         return lambda: matmul_dw(self.x, self.dy, reduction=reduction, split_t=split_t)
 
     def reference(self, op: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,6 +188,10 @@ class Outcomes:
             self._errors, self._times = {}, {}
             self._reasons |= dict.fromkeys(able, sentence(error))
 
+    def able(self, key: Hashable) -> bool:
+        """Whether the call ran."""
+        return not self._reasons[key]
+
     def fields(self, key: Hashable) -> dict:
         """The fields of a timed point."""
         return {
@@ -164,15 +202,50 @@ class Outcomes:
         }
 
 
-def configuration(plan: Plan) -> Configuration:
+def fast_plan_of(operands: Operands, op: str, mode: str, implementation: str):
+    """What the public functions launch: by default, or deterministically."""
+    tensors, options = operands.arguments(op, mode)
+    reduction = "workspace" if implementation == "deterministic" else None
+    return prepare(op, *tensors, **options, reduction=reduction).plan
+
+
+def gemm_point(
+    shape: Shape,
+    op: str,
+    mode: str,
+    implementation: str,
+    plan: Plan | FastPlan | None,
+    outcomes: Outcomes,
+) -> GemmPoint:
+    """The point of one of the compared calls; plan: what it launched, if ours."""
+    t, k, n = shape
+    return GemmPoint(
+        op=op,
+        mode=mode,
+        implementation=implementation,
+        T=t,
+        K=k,
+        N=n,
+        dtype=DTYPE_NAME,
+        configuration=plan and configuration(plan),
+        **outcomes.fields(implementation),
+    )
+
+
+def configuration(plan: Plan | FastPlan) -> Configuration:
     """The record's form of a plan."""
     tile = plan.tile
-    return Configuration(
-        block_t=tile.block_t,
-        block_k=tile.block_k,
-        block_n=tile.block_n,
-        num_warps=tile.num_warps,
-        num_stages=tile.num_stages,
-        split_t=plan.split_t,
-        reduction=plan.reduction,
+    fields = {
+        "block_t": tile.block_t,
+        "block_k": tile.block_k,
+        "block_n": tile.block_n,
+        "num_warps": tile.num_warps,
+        "num_stages": tile.num_stages,
+        "split_t": plan.split_t,
+        "reduction": plan.reduction,
+    }
+    if isinstance(plan, Plan):
+        return Configuration(**fields)
+    return FastConfiguration(
+        **fields, kernel=plan.kernel, programs=plan.programs, parts=plan.parts
     )

@@ -1,17 +1,19 @@
 """Section `gemms`: forward, dX and dW of every implementation, in turns."""
 
 from generate.record.calls import (
-    DTYPE_NAME,
     GEMM_CALLS,
     Operands,
     Outcomes,
-    configuration,
+    fast_plan_of,
+    gemm_point,
 )
 from generate.record.context import Context
 from generate.schema import GemmPoint, Gemms
 from generate.shapes import GEMM_SHAPES, Shape
 
-IMPLEMENTATIONS = ("vendor", "lesson")
+# What the public functions run: dW alone has a deterministic form of its own.
+IMPLEMENTATIONS = ("vendor", "lesson", "fast")
+DETERMINISTIC = ("deterministic",)
 
 
 def steps(context: Context) -> int:
@@ -23,30 +25,30 @@ def record(context: Context) -> Gemms:
     for shape in context.shapes(GEMM_SHAPES):
         operands = Operands(shape, context.device)
         for op, mode in GEMM_CALLS:
-            points += _compare(context, shape, operands, op, mode)
+            names = IMPLEMENTATIONS + (DETERMINISTIC if op == "dw" else ())
+            points += compare(context, shape, operands, op, mode, names)
             context.advance()
     return Gemms(section="gemms", **context.header, points=tuple(points))
 
 
-def _compare(
-    context: Context, shape: Shape, operands: Operands, op: str, mode: str
+def compare(
+    context: Context,
+    shape: Shape,
+    operands: Operands,
+    op: str,
+    mode: str,
+    names: tuple[str, ...],
+    **choices,
 ) -> list[GemmPoint]:
-    calls = {name: operands.call(op, mode, name) for name in IMPLEMENTATIONS}
-    outcomes = Outcomes(context.timer, operands, op, mode, calls)
-    t, k, n = shape
-    return [
-        GemmPoint(
-            op=op,
-            mode=mode,
-            implementation=name,
-            T=t,
-            K=k,
-            N=n,
-            dtype=DTYPE_NAME,
-            configuration=configuration(context.plan(op, shape))
-            if name == "lesson"
-            else None,
-            **outcomes.fields(name),
-        )
-        for name in IMPLEMENTATIONS
-    ]
+    """Points of the vendor's and the public functions' implementations, in turns."""
+    calls = {name: operands.call(op, mode, name) for name in names}
+    outcomes = Outcomes(context.timer, operands, op, mode, calls, **choices)
+    points = []
+    for name in names:
+        plan = None
+        if name == "lesson":
+            plan = context.plan(op, shape)
+        elif name != "vendor" and outcomes.able(name):
+            plan = fast_plan_of(operands, op, mode, name)
+        points.append(gemm_point(shape, op, mode, name, plan, outcomes))
+    return points

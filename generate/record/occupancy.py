@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
+from generate.record import calls
 from generate.record.calls import DTYPE_NAME, Operands
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
@@ -30,7 +31,9 @@ from generate.shapes import (
     Shape,
     parse,
 )
-from kernels import ops
+from kernels import device, host, ops
+from kernels.fast import ops as fast
+from kernels.plan import Device, FastPlan, rung_plan
 
 PROFILER_TIMEOUT_S = 240
 # Of so many profiled launches of a case, the one of the median time counts.
@@ -55,7 +58,11 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One launch to look at; reduce is the second kernel of a workspace dW."""
+    """One launch to look at.
+
+    kernel: forward, dx, dw, reduce, which is the second of a workspace dW, or
+    stream_k, which is dW by that fast kernel.
+    """
 
     kernel: str
     shape: Shape
@@ -63,7 +70,7 @@ class Case:
     split_t: int = 1
 
 
-def cases(only: tuple[Shape, ...] = ()) -> list[Case]:
+def cases(facts: Device, only: tuple[Shape, ...] = ()) -> list[Case]:
     """The launches of this section: the lesson's two shapes and what is traced."""
     found = []
     for shape in only or (WORKED, STARVED):
@@ -73,6 +80,8 @@ def cases(only: tuple[Shape, ...] = ()) -> list[Case]:
             Case("dw", shape, "none" if split_t == 1 else "atomic", split_t)
             for split_t in TIMELINE_FACTORS
         ]
+        if rung_plan("stream_k", "dw", shape, 2, facts):
+            found.append(Case("stream_k", shape, "atomic"))
     for shape in only or (STARVED,):
         found += [
             Case("dw", shape, "workspace", 4),
@@ -105,26 +114,34 @@ def launch(
 ) -> tuple[tuple, object, dict]:
     """Run a case; the grid, compiled kernel and constants of its kernel."""
     name = f"{case.kernel}_kernel"
-    original = getattr(ops, name)
+    module = {"reduce": host, "stream_k": fast}.get(case.kernel, ops)
+    original = getattr(module, name)
     spy = Spy(original, watch)
-    setattr(ops, name, spy)
+    setattr(module, name, spy)
     try:
         if case.kernel in ("forward", "dx"):
             operands.call(case.kernel, "overwrite", "lesson")()
+        elif case.kernel == "stream_k":
+            operands.planned_call("dw", "overwrite", _stream_k_plan(case.shape))()
         else:
             operands.split_call(case.reduction, case.split_t)()
     finally:
-        setattr(ops, name, original)
+        setattr(module, name, original)
     return spy.launched
 
 
+def _stream_k_plan(shape: Shape) -> FastPlan | None:
+    facts = device.facts(torch.cuda.current_device())
+    return rung_plan("stream_k", "dw", shape, 2, facts)
+
+
 def steps(context: Context) -> int:
-    return len(cases(context.only)) + 1
+    return len(cases(context.facts, context.only)) + 1
 
 
 def record(context: Context) -> Occupancy:
     compiled, utilizations = [], []
-    for case in cases(context.only):
+    for case in cases(context.facts, context.only):
         operands = Operands(case.shape, context.device)
         compiled.append(launch(case, operands))
         utilizations.append(_utilization(context, case, operands))
@@ -132,7 +149,7 @@ def record(context: Context) -> Occupancy:
     counters, reason, profiler = _counters(context)
     context.advance()
     points = []
-    for index, case in enumerate(cases(context.only)):
+    for index, case in enumerate(cases(context.facts, context.only)):
         read = counters[index] if counters else None
         resident = resident_programs(compiled[index][1], context.facts.warp_size)
         points.append(
@@ -157,7 +174,9 @@ def _point(
     grid, compiled, constants = launched
     t, k, n = case.shape
     configuration = None
-    if case.kernel != "reduce":
+    if case.kernel == "stream_k":
+        configuration = calls.configuration(_stream_k_plan(case.shape))
+    elif case.kernel != "reduce":
         configuration = Configuration(
             block_t=constants["BLOCK_T"],
             block_k=constants["BLOCK_K"],
@@ -171,7 +190,7 @@ def _point(
     for size in grid:
         programs *= size
     return OccupancyPoint(
-        kernel=case.kernel,
+        kernel="fast" if case.kernel == "stream_k" else case.kernel,
         mode="overwrite",
         reduction=case.reduction,
         split_t=case.split_t,
@@ -253,7 +272,7 @@ def _counters(
         *("--csv", "--page", "raw", "--print-units", "base"),
         # Clocks are left as they are found.
         *("--clock-control", "none", "--profile-from-start", "off"),
-        *("--kernel-name", "regex:^(forward|dx|dw|reduce)_kernel"),
+        *("--kernel-name", "regex:^(forward|dx|dw|reduce|stream_k)_kernel"),
         *("--metrics", ",".join(METRICS.values())),
         *(sys.executable, "-m", __spec__.name, *shapes),
     ]
@@ -265,7 +284,9 @@ def _counters(
         return None, "the driver lets only administrators read counters", version
     lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
-    if ran.returncode or len(rows) != PROFILED * len(cases(context.only)):
+    if ran.returncode or len(rows) != PROFILED * len(
+        cases(context.facts, context.only)
+    ):
         words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
         return None, f"{version} failed: {words[-1]}", version
     try:
@@ -317,9 +338,10 @@ def _profiling():
 
 def _profiled(arguments: list[str]) -> None:
     """Launch every case once to compile it, then for the profiler."""
-    device = torch.device("cuda", torch.cuda.current_device())
-    for case in cases(tuple(parse(text) for text in arguments)):
-        operands = Operands(case.shape, device)
+    current = torch.device("cuda", torch.cuda.current_device())
+    only = tuple(parse(text) for text in arguments)
+    for case in cases(device.facts(current.index), only):
+        operands = Operands(case.shape, current)
         launch(case, operands)
         for _ in range(PROFILED):
             launch(case, operands, watch=_profiling())

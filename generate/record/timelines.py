@@ -1,15 +1,19 @@
 """Section `timelines`: on which SM, and when, each program of dW ran.
 
-The traced kernel is the text of kernels/dw.py with statements added and none
-changed: each program reads its SM's number and the device's clock when it begins,
-and the clock again behind a barrier when it has stored its tile. An atomic add is
-sent and not waited for, so such a program ends when its adds are on their way.
+The traced kernels are the texts of kernels/dw.py and kernels/fast/stream_k.py with
+statements added and none changed: each program reads its SM's number and the device's
+clock when it begins, and the clock again behind a barrier when it has stored its
+last tile. An atomic add is sent and not waited for, so such a program ends when its
+adds are on their way.
 """
 
 import importlib.util
+import math
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -20,21 +24,44 @@ from generate.record.timing import attempt
 from generate.schema import TimelinePoint, Timelines, Trace
 from generate.shapes import TIMELINE_FACTORS, TIMELINE_SHAPES, Shape
 from kernels import ops
+from kernels.fast import ops as fast
+from kernels.fast import stream_k
+from kernels.plan import rung_plan
 
-SOURCE = Path(ops.__file__).with_name("dw.py")
 # Of so many traced launches, the one of the median makespan is kept.
 LAUNCHES = 5
 SAMPLES = 20
-# A line of the kernel, and what the traced one has in its place.
-ADDED = (
-    (
-        "import triton.language as tl\n",
-        "import triton.language as tl\n"
-        "from triton.language.extra.cuda import globaltimer, smid\n",
+NO_LAUNCH = "its tiles are whole waves, which leaves stream-K nothing to share"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A kernel to trace: its file, where it begins and ends, and what launches it.
+
+    begins: the first line of its work. ends: what follows it in the file.
+    """
+
+    file: Path
+    kernel: str
+    begins: str
+    ends: str
+    launching: ModuleType
+
+
+TRACED = {
+    "lesson": Traced(
+        Path(ops.__file__).with_name("dw.py"), "dw_kernel", "    # [tile]\n", "", ops
     ),
-    ("def dw_kernel(\n", "def dw_kernel(\n    trace_ptr,\n"),
-    ("    # [tile]\n", "    # [tile]\n    began = globaltimer()\n"),
-)
+    "stream_k": Traced(
+        Path(stream_k.__file__),
+        "stream_k_kernel",
+        "    # [share]\n",
+        "\n\n# [shared-blocks]\n",
+        fast,
+    ),
+}
+IMPORT = "import triton.language as tl\n"
+IMPORTS = IMPORT + "from triton.language.extra.cuda import globaltimer, smid\n"
 LAST = """
     tl.debug_barrier()
     trace_ptr += 3 * (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0))
@@ -44,52 +71,68 @@ LAST = """
 """
 
 
-def traced_source(source: str) -> str:
-    """The text of dw.py with the trace added. ValueError if it does not fit."""
-    for line, instead in ADDED:
+def traced_source(traced: Traced, source: str) -> str:
+    """The text of the file with the trace added. ValueError if it does not fit."""
+    head = f"def {traced.kernel}(\n"
+    for line, instead in (
+        (IMPORT, IMPORTS),
+        (head, head + "    trace_ptr,\n"),
+        (traced.begins, traced.begins + "    began = globaltimer()\n"),
+        (traced.ends, LAST + traced.ends),
+    ):
+        if not line:
+            source += instead
+            continue
         if source.count(line) != 1:
-            raise ValueError(f"kernels/dw.py must hold {line.strip()!r} once")
+            name = traced.file.name
+            raise ValueError(f"kernels' {name} must hold {line.strip()!r} once")
         source = source.replace(line, instead)
-    return source + LAST
+    return source
 
 
 def steps(context: Context) -> int:
-    return len(context.shapes(TIMELINE_SHAPES)) * len(TIMELINE_FACTORS)
+    return len(context.shapes(TIMELINE_SHAPES)) * (len(TIMELINE_FACTORS) + 1)
 
 
 def record(context: Context) -> Timelines:
-    kernel = TracedKernel(context.device)
+    kernels = {
+        name: TracedKernel(traced, context.device) for name, traced in TRACED.items()
+    }
     points = []
     for shape in context.shapes(TIMELINE_SHAPES):
         operands = Operands(shape, context.device)
         for split_t in TIMELINE_FACTORS:
-            points.append(_point(context, kernel, operands, shape, split_t))
+            points.append(_split(context, kernels["lesson"], operands, shape, split_t))
             context.advance()
+        points.append(_stream_k(context, kernels["stream_k"], operands, shape))
+        context.advance()
     return Timelines(
         section="timelines",
         **context.header,
-        timer_resolution_ns=kernel.resolution_ns,
+        timer_resolution_ns=min(kernel.resolution_ns for kernel in kernels.values()),
         points=tuple(points),
     )
 
 
 class TracedKernel:
-    """Stands in for dw_kernel, and keeps what its last launch wrote down."""
+    """Stands in for a kernel, and keeps what its last launch wrote down."""
 
-    def __init__(self, device: torch.device):
+    def __init__(self, traced: Traced, device: torch.device):
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "traced_dw.py"
-            file.write_text(traced_source(SOURCE.read_text("utf-8")), "utf-8")
+            file = Path(folder) / f"traced_{traced.file.name}"
+            text = traced_source(traced, traced.file.read_text("utf-8"))
+            file.write_text(text, "utf-8")
             spec = importlib.util.spec_from_file_location(file.stem, file)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        self._kernel = module.dw_kernel
+        self._kernel = getattr(module, traced.kernel)
+        self._traced = traced
         self._device = device
         self._trace: torch.Tensor | None = None
         self.resolution_ns = 2**31
 
-    def __getitem__(self, grid: tuple[int, int]):
-        size = (grid[0] * grid[1], 3)
+    def __getitem__(self, grid: tuple[int, ...]):
+        size = (math.prod(grid), 3)
         self._trace = torch.empty(size, dtype=torch.int64, device=self._device)
 
         def launch(*arguments, **constants):
@@ -100,11 +143,13 @@ class TracedKernel:
     @contextmanager
     def instead(self):
         """While it lasts, the host API launches the traced kernel."""
-        original, ops.dw_kernel = ops.dw_kernel, self
+        module, name = self._traced.launching, self._traced.kernel
+        original = getattr(module, name)
+        setattr(module, name, self)
         try:
             yield
         finally:
-            ops.dw_kernel = original
+            setattr(module, name, original)
 
     def trace(self) -> Trace:
         """The last launch, its times from the first start on."""
@@ -120,11 +165,37 @@ class TracedKernel:
         )
 
 
-def _point(
-    context: Context, kernel: TracedKernel, operands: Operands, shape: Shape, split_t
-) -> TimelinePoint:
+def _split(context, kernel, operands, shape, split_t) -> TimelinePoint:
     reduction = "none" if split_t == 1 else "atomic"
-    plain = operands.split_call(reduction, split_t)
+    plan = context.plan("dw", shape, reduction=reduction, split_t=split_t)
+    found = _traced(
+        context,
+        kernel,
+        operands,
+        operands.split_call(reduction, split_t),
+        Case("dw", shape, reduction, split_t),
+    )
+    return _point("lesson", shape, reduction, split_t, configuration(plan), found)
+
+
+def _stream_k(context, kernel, operands, shape) -> TimelinePoint:
+    plan = rung_plan("stream_k", "dw", shape, 2, context.facts)
+    if plan is None:
+        found = dict.fromkeys(("resident_programs", "trace", "plain_ms", "traced_ms"))
+        found |= {"skipped_reason": NO_LAUNCH}
+        return _point("stream_k", shape, "atomic", 1, None, found)
+    found = _traced(
+        context,
+        kernel,
+        operands,
+        operands.planned_call("dw", "overwrite", plan),
+        Case("stream_k", shape, "atomic"),
+    )
+    return _point("stream_k", shape, "atomic", 1, configuration(plan), found)
+
+
+def _traced(context, kernel, operands, plain, case) -> dict:
+    """The fields of a point that are measured."""
 
     def traced():
         with kernel.instead():
@@ -141,24 +212,31 @@ def _point(
             traced()
             traces.append(kernel.trace())
         traces.sort(key=lambda trace: trace.makespan_ns)
-        _, compiled, _ = launch(Case("dw", shape, reduction, split_t), operands)
+        _, compiled, _ = launch(case, operands)
         found = {
             "resident_programs": resident_programs(compiled, context.facts.warp_size),
             "trace": traces[LAUNCHES // 2],
         }
+    return {
+        **found,
+        "plain_ms": times["plain"],
+        "traced_ms": times["traced"],
+        "skipped_reason": reason,
+    }
+
+
+def _point(
+    implementation: str, shape: Shape, reduction: str, split_t: int, made, found: dict
+) -> TimelinePoint:
     t, k, n = shape
     return TimelinePoint(
+        implementation=implementation,
         reduction=reduction,
         split_t=split_t,
         T=t,
         K=k,
         N=n,
         dtype=DTYPE_NAME,
-        configuration=configuration(
-            context.plan("dw", shape, reduction=reduction, split_t=split_t)
-        ),
-        plain_ms=times["plain"],
-        traced_ms=times["traced"],
-        skipped_reason=reason,
+        configuration=made,
         **found,
     )

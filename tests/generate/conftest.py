@@ -25,9 +25,14 @@ from generate.schema import (
     DeviceState,
     Effect,
     Environment,
+    FastConfiguration,
+    Further,
     GemmPoint,
     Gemms,
     Gpu,
+    Ladder,
+    Launches,
+    LaunchPoint,
     Occupancy,
     OccupancyPoint,
     PartialsPoint,
@@ -53,7 +58,10 @@ from generate.shapes import (
     ACCUMULATED,
     DETERMINISM_FACTORS,
     DETERMINISM_SHAPES,
+    FURTHER_SHAPES,
     GEMM_SHAPES,
+    LADDER_SHAPES,
+    LAUNCH_SHAPE,
     MICRO_BATCHES,
     PARTIAL_FACTORS,
     SPLIT_FACTORS,
@@ -65,7 +73,7 @@ from generate.shapes import (
     WORKED,
     Shape,
 )
-from kernels.plan import Plan, plan
+from kernels.plan import RUNGS, FastPlan, Plan, fast_plan, plan, rung_plan
 from kernels.traps import TRAPS
 
 GPU = Gpu(
@@ -118,7 +126,7 @@ class Maker:
     def __init__(self, gpu: Gpu = GPU, kernels_sha256: str = "0" * 64):
         self.gpu = gpu
         self.header = {
-            "schema_version": 2,
+            "schema_version": 3,
             "harness_version": 1,
             "kernels_sha256": kernels_sha256,
             "recorded_on": date(2026, 1, 31),
@@ -152,29 +160,88 @@ class Maker:
     def gemms(self, shapes: tuple[Shape, ...] = GEMM_SHAPES) -> Gemms:
         points = []
         for shape in shapes:
-            for op, mode in (
-                ("forward", "overwrite"),
-                ("dx", "overwrite"),
-                ("dw", "overwrite"),
-                ("dw", "accumulate"),
-            ):
+            for op, mode in CALLS:
                 vendor = ideal_ms(shape) * (1.05 if mode == "accumulate" else 1.0)
-                for implementation, factor in (("vendor", 1.0), ("lesson", 1.08)):
-                    points.append(
-                        GemmPoint(
-                            **dimensions(shape),
-                            op=op,
-                            mode=mode,
-                            implementation=implementation,
-                            dtype="bfloat16",
-                            configuration=configuration(self.plan(op, shape))
-                            if implementation == "lesson"
-                            else None,
-                            error=1.2e-5 if op == "dw" else 1.7e-3,
-                            **measured(vendor * factor),
-                        )
+                fast = fast_plan(op, shape, 2, self.gpu.device, mode=mode)
+                rows = [
+                    ("vendor", None, 1.0),
+                    ("lesson", configuration(self.plan(op, shape)), 1.08),
+                    ("fast", fast_configuration(fast), 1.01),
+                ]
+                if op == "dw":
+                    fixed = fast_plan(
+                        op, shape, 2, self.gpu.device, mode=mode, reduction="workspace"
                     )
+                    rows.append(("deterministic", fast_configuration(fixed), 1.03))
+                for name, made, factor in rows:
+                    timed = measured(vendor * factor)
+                    points.append(self._gemm(shape, op, mode, name, made, timed))
         return Gemms(section="gemms", **self.header, points=tuple(points))
+
+    def ladder(self) -> Ladder:
+        """Each rung a little faster than the one below it."""
+        points = []
+        for shape in LADDER_SHAPES:
+            for op, mode in CALLS:
+                for place, rung in enumerate(("vendor", "lesson", *RUNGS)):
+                    chosen = rung not in ("vendor", "lesson") and rung_plan(
+                        rung, op, shape, 2, self.gpu.device, mode
+                    )
+                    made = None
+                    if rung == "lesson":
+                        made = configuration(self.plan(op, shape))
+                    elif chosen:
+                        made = fast_configuration(chosen)
+                    timed = measured(ideal_ms(shape) * (1.3 - 0.04 * place))
+                    if chosen is None:
+                        timed = skipped("the rung has no launch at this shape")
+                    points.append(self._gemm(shape, op, mode, rung, made, timed))
+        return Ladder(section="ladder", **self.header, points=tuple(points))
+
+    def further(self, shapes: tuple[Shape, ...] = FURTHER_SHAPES) -> Further:
+        points = []
+        for shape in shapes:
+            for op, mode in CALLS:
+                chosen = fast_plan(op, shape, 2, self.gpu.device, mode=mode)
+                for name, made, factor in (
+                    ("vendor", None, 1.0),
+                    ("fast", fast_configuration(chosen), 1.02),
+                ):
+                    timed = measured(ideal_ms(shape) * factor)
+                    points.append(self._gemm(shape, op, mode, name, made, timed))
+        return Further(section="further", **self.header, points=tuple(points))
+
+    def launches(self) -> Launches:
+        return Launches(
+            section="launches",
+            **self.header,
+            points=tuple(
+                LaunchPoint(
+                    **dimensions(LAUNCH_SHAPE),
+                    op=op,
+                    mode=mode,
+                    way=way,
+                    dtype="bfloat16",
+                    host_us=tuple(us + step for step in (-1, -0.5, 0, 0.5, 1)),
+                    skipped_reason=None,
+                )
+                for op, mode in CALLS
+                for way, us in (("bare", 30.0), ("public", 42.0), ("vendor", 9.0))
+            ),
+        )
+
+    def _gemm(self, shape, op, mode, implementation, made, timed) -> GemmPoint:
+        error = 1.2e-5 if op == "dw" else 1.7e-3
+        return GemmPoint(
+            **dimensions(shape),
+            op=op,
+            mode=mode,
+            implementation=implementation,
+            dtype="bfloat16",
+            configuration=made,
+            error=error if timed["samples_ms"] else None,
+            **timed,
+        )
 
     def splits(self, shapes: tuple[Shape, ...] = SPLIT_SHAPES) -> Splits:
         rows = [("none", 1)]
@@ -202,6 +269,7 @@ class Maker:
         launches += [
             (STARVED, "dw", "workspace", 4),
             (STARVED, "reduce", "workspace", 4),
+            (STARVED, "fast", "atomic", 1),
         ]
         return Occupancy(
             section="occupancy",
@@ -267,6 +335,7 @@ class Maker:
                 points.append(
                     TimelinePoint(
                         **dimensions(shape),
+                        implementation="lesson",
                         reduction=reduction,
                         split_t=split_t,
                         dtype="bfloat16",
@@ -282,11 +351,36 @@ class Maker:
                         skipped_reason=None,
                     )
                 )
+            points.append(self._stream_k(shape))
         return Timelines(
             section="timelines",
             **self.header,
             timer_resolution_ns=32,
             points=tuple(points),
+        )
+
+    def _stream_k(self, shape: Shape) -> TimelinePoint:
+        """A program on every SM, and all done at once."""
+        chosen = rung_plan("stream_k", "dw", shape, 2, self.gpu.device)
+        each, sms = int(1e6 * ideal_ms(shape)), self.gpu.sm_count
+        samples = measured(ideal_ms(shape))["samples_ms"]
+        found = {
+            "resident_programs": 1,
+            "trace": Trace(
+                sm=tuple(range(sms)), start_ns=(0,) * sms, end_ns=(each,) * sms
+            ),
+            "plain_ms": samples,
+            "traced_ms": tuple(1.01 * sample for sample in samples),
+        }
+        return TimelinePoint(
+            **dimensions(shape),
+            implementation="stream_k",
+            reduction="atomic",
+            split_t=1,
+            dtype="bfloat16",
+            configuration=fast_configuration(chosen) if chosen else None,
+            skipped_reason=None if chosen else "stream-K has no last wave to share",
+            **(found if chosen else dict.fromkeys(found)),
         )
 
     def traps(self) -> Traps:
@@ -400,7 +494,7 @@ class Maker:
                     kernels=(kernel,),
                     message="too far from fp64" if kernel in failing else None,
                 )
-                for kernel in (*OPS, "reduce")
+                for kernel in (*OPS, "reduce", "fast")
             ),
         )
 
@@ -409,6 +503,9 @@ class Maker:
             "environment": self.environment(),
             "ceilings": self.ceilings(),
             "gemms": self.gemms(),
+            "ladder": self.ladder(),
+            "further": self.further(),
+            "launches": self.launches(),
             "splits": self.splits(),
             "occupancy": self.occupancy(),
             "timelines": self.timelines(),
@@ -442,6 +539,10 @@ class Maker:
     ) -> OccupancyPoint:
         gemm = kernel != "reduce"
         chosen = self.plan("dw", shape, split_t=split_t, reduction=reduction)
+        made = configuration(chosen) if gemm else None
+        if kernel == "fast":
+            chosen = rung_plan("stream_k", "dw", shape, 2, self.gpu.device)
+            made = fast_configuration(chosen)
         return OccupancyPoint(
             **dimensions(shape),
             kernel=kernel,
@@ -449,7 +550,7 @@ class Maker:
             reduction=reduction,
             split_t=split_t,
             dtype="bfloat16",
-            configuration=configuration(chosen) if gemm else None,
+            configuration=made,
             programs=chosen.programs,
             num_warps=8,
             registers_per_thread=104 if gemm else 40,
@@ -472,6 +573,7 @@ class Maker:
 
 
 OPS = ("forward", "dx", "dw")
+CALLS = (*((op, "overwrite") for op in OPS), ("dw", "accumulate"))
 
 
 def dimensions(shape: Shape) -> dict[str, int]:
@@ -497,7 +599,7 @@ def ideal_ms(shape: Shape) -> float:
     return math.fsum((max(arithmetic, memory), LAUNCH_MS))
 
 
-def configuration(chosen: Plan) -> Configuration:
+def configuration(chosen: Plan | FastPlan) -> Configuration:
     tile = chosen.tile
     return Configuration(
         block_t=tile.block_t,
@@ -507,6 +609,15 @@ def configuration(chosen: Plan) -> Configuration:
         num_stages=tile.num_stages,
         split_t=chosen.split_t,
         reduction=chosen.reduction,
+    )
+
+
+def fast_configuration(chosen: FastPlan) -> FastConfiguration:
+    return FastConfiguration(
+        **configuration(chosen).model_dump(),
+        kernel=chosen.kernel,
+        programs=chosen.programs,
+        parts=chosen.parts,
     )
 
 

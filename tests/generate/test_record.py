@@ -14,6 +14,7 @@ from generate import shapes
 from generate.record import (
     CannotRecord,
     Interrupted,
+    context,
     occupancy,
     slug,
     verification,
@@ -22,6 +23,8 @@ from generate.record.calls import Outcomes
 from generate.record.nvml import Nvml
 from generate.record.splits import MAX_WORKSPACE_BYTES, _too_large, sweep
 from generate.schema import SECTIONS, Recording
+from kernels.fast import tuned
+from tests.kernels.test_plan import H200
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,7 +142,7 @@ class Dying:
 def test_a_kill_loses_only_the_section_under_way(tmp_path, maker, monkeypatch):
     """What was recorded before a kill is there, whole; resume does the rest."""
     runs = Dying(maker, monkeypatch)
-    runs.dies = "splits"
+    runs.dies = "ladder"
     with pytest.raises(KeyboardInterrupt):
         recorder.record(tmp_path)
     (folder,) = (tmp_path / "data").glob("*/*")
@@ -154,9 +157,9 @@ def test_a_kill_loses_only_the_section_under_way(tmp_path, maker, monkeypatch):
 def test_a_failing_section_is_one_sentence(tmp_path, maker, monkeypatch):
     """A section that cannot be recorded is named with the reason; the others stay."""
     runs = Dying(maker, monkeypatch)
-    runs.dies = "splits"
+    runs.dies = "ladder"
     monkeypatch.setattr(runs, "death", RuntimeError("the device\nfell off the bus"))
-    with pytest.raises(Interrupted, match="^section splits .*the device; what came"):
+    with pytest.raises(Interrupted, match="^section ladder .*the device; what came"):
         recorder.record(tmp_path)
     (folder,) = (tmp_path / "data").glob("*/*")
     assert set(Recording(folder).sections) == {"environment", "ceilings", "gemms"}
@@ -258,6 +261,21 @@ def test_resume_refuses_what_does_not_fit(tmp_path, maker, monkeypatch):
         recorder.record(tmp_path, resume=True)
 
 
+def test_recordings_find_no_tuned_plans(tmp_path, monkeypatch):
+    """What is recorded is planned, whatever was tuned on this machine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = tuned._file()
+    file.parent.mkdir()
+    file.write_text('{"a product": "its plan"}')
+    assert tuned._read()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
+    monkeypatch.setattr(context, "Context", SimpleNamespace)
+    recorder._context(ROOT, (), "quick", 0)
+    assert tuned._read() == {}
+
+
 def test_an_unknown_section_is_named(tmp_path):
     """A typo in --section is one sentence that lists the sections."""
     with pytest.raises(CannotRecord, match="environment, .* got 'gems'"):
@@ -318,7 +336,7 @@ def test_counters_may_be_forbidden(monkeypatch, answer, reason):
 
     monkeypatch.setattr(occupancy.shutil, "which", lambda _: answer and "/bin/ncu")
     monkeypatch.setattr(occupancy, "_run", run)
-    counters, why, _ = occupancy._counters(SimpleNamespace(only=()))
+    counters, why, _ = occupancy._counters(SimpleNamespace(facts=H200, only=()))
     assert counters is None
     assert reason in why
 

@@ -1,6 +1,7 @@
 """The recorders of the evidence, as far as they run without a GPU."""
 
 import difflib
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +13,12 @@ from triton.compiler import ASTSource
 
 from generate.record import determinism, occupancy, timelines, transposes
 from generate.schema import Trace
+from kernels.plan import rung_plan
+from tests.kernels.test_plan import H200
 
 ROOT = Path(__file__).parents[2]
 SOURCE = (ROOT / "kernels" / "dw.py").read_text("utf-8")
+LESSON, STREAM_K = timelines.TRACED["lesson"], timelines.TRACED["stream_k"]
 
 
 def trace(*programs: tuple[int, int, int]) -> Trace:
@@ -22,24 +26,29 @@ def trace(*programs: tuple[int, int, int]) -> Trace:
     return Trace(sm=sm, start_ns=start, end_ns=end)
 
 
-def test_tracing_only_adds():
+@pytest.mark.parametrize("traced", (LESSON, STREAM_K), ids=lambda t: t.kernel)
+def test_tracing_only_adds(traced):
     """Every line of the kernel that is traced stands in it unchanged."""
+    source = traced.file.read_text("utf-8")
     lines = difflib.ndiff(
-        SOURCE.splitlines(), timelines.traced_source(SOURCE).splitlines()
+        source.splitlines(), timelines.traced_source(traced, source).splitlines()
     )
     changes = {line[0] for line in lines}
     assert changes == {" ", "+"}
 
 
-def test_a_kernel_that_cannot_be_traced_is_refused():
+@pytest.mark.parametrize("traced", (LESSON, STREAM_K), ids=lambda t: t.kernel)
+def test_a_kernel_that_cannot_be_traced_is_refused(traced):
     """A renamed marker stops the recorder and names what is missing."""
-    with pytest.raises(ValueError, match=r"must hold '# \[tile\]' once"):
-        timelines.traced_source(SOURCE.replace("# [tile]", "# [place]"))
+    marker = traced.begins.strip()
+    source = traced.file.read_text("utf-8").replace(marker, "# [place]")
+    with pytest.raises(ValueError, match=f"must hold '{re.escape(marker)}' once"):
+        timelines.traced_source(traced, source)
 
 
 def test_a_traced_kernel_reads_its_sm_and_the_clock():
     """Two readings of the clock around the loop, one of the SM, three stores."""
-    kernel = timelines.TracedKernel(torch.device("cpu"))._kernel
+    kernel = timelines.TracedKernel(LESSON, torch.device("cpu"))._kernel
     pointers = {"trace_ptr": "*i64", "x_ptr": "*bf16", "dy_ptr": "*bf16"}
     blocks = {"BLOCK_T": 64, "BLOCK_K": 128, "BLOCK_N": 128}
     constants = {**blocks, "PRECISION": "ieee", "ADD": True}
@@ -58,6 +67,41 @@ def test_a_traced_kernel_reads_its_sm_and_the_clock():
     assert ptx.count("%smid") == 1
     stores = [line for line in lines if "st.global" in line]
     assert len(stores) == 3
+
+
+def test_a_traced_stream_k_kernel_reads_them_too():
+    """Stream-K takes the trace before its descriptors, and is otherwise as planned."""
+    kernel = timelines.TracedKernel(STREAM_K, torch.device("cpu"))._kernel
+    assert kernel.arg_names[:3] == ["trace_ptr", "left", "right"]
+    constants = {
+        "LEFT_SWAPPED": True,
+        "RIGHT_SWAPPED": False,
+        "BLOCK_ROWS": 128,
+        "BLOCK_COLUMNS": 256,
+        "BLOCK_DEPTH": 64,
+        "PARTS": 2,
+        "GROUP": 8,
+        "PRECISION": "ieee",
+        "ADD": True,
+        "WORKSPACE": False,
+        "WAIT": True,
+    }
+    tiles = {"left": "64, 128", "right": "64, 256", "out": "128, 128"}
+    tiles["workspace"] = tiles["out"]
+    signature = {"trace_ptr": "*i64"} | {
+        name: f"tensordesc<{'fp32' if block == '128, 128' else 'bf16'}[{block}]>"
+        for name, block in tiles.items()
+    }
+    signature |= dict.fromkeys(("ROWS", "COLUMNS", "DEPTH"), "i32")
+    signature |= dict.fromkeys(constants, "constexpr")
+    source = ASTSource(kernel, signature, constants)
+    options = {"num_warps": 8, "num_stages": 3}
+    made = triton.compile(source, GPUTarget("cuda", 90, 32), options)
+    ptx = made.asm["ptx"]
+    assert ptx.count("%smid") == 1 and ptx.count("%globaltimer") == 2
+    stores = [line for line in ptx.splitlines() if "st.global" in line]
+    assert len(stores) == 3
+    assert "cp.reduce.async.bulk.tensor" in ptx
 
 
 def test_fill_counts_an_sm_once():
@@ -108,8 +152,8 @@ def test_only_equal_bits_have_equal_sums():
 
 def test_every_way_to_a_transpose_is_the_same_product(monkeypatch):
     """In place, copied first and copied before differ in time and bytes alone."""
-    monkeypatch.setattr(transposes, "matmul_dx", lambda dy, w: dy @ w.T)
-    monkeypatch.setattr(transposes, "matmul_dw", lambda x, dy: x.T @ dy)
+    monkeypatch.setattr(transposes, "matmul_dx", lambda dy, w, **_: dy @ w.T)
+    monkeypatch.setattr(transposes, "matmul_dw", lambda x, dy, **_: x.T @ dy)
     multiply = torch.mm
     monkeypatch.setattr(
         torch,
@@ -136,8 +180,11 @@ def test_every_way_to_a_transpose_is_the_same_product(monkeypatch):
 
 def test_every_traced_launch_is_counted_too():
     """Each traced shape and factor has counters to be held against."""
-    looked_at = {(c.kernel, c.shape, c.split_t) for c in occupancy.cases()}
+    cases = occupancy.cases(H200)
+    looked_at = {(c.kernel, c.shape, c.split_t) for c in cases}
     for shape in timelines.TIMELINE_SHAPES:
+        planned = rung_plan("stream_k", "dw", shape, 2, H200)
+        assert (("stream_k", shape, 1) in looked_at) == (planned is not None)
         for split_t in timelines.TIMELINE_FACTORS:
             assert ("dw", shape, split_t) in looked_at
-    assert len(occupancy.cases()) == len(set(occupancy.cases()))
+    assert len(cases) == len(set(cases))
