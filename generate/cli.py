@@ -131,7 +131,7 @@ def report(
     ] = None,
     root: Annotated[Path, typer.Option(help="The checkout.")] = ROOT,
 ) -> None:
-    """Print ours against vendor per op and shape, best splits, and each claim."""
+    """Print ours against vendor per op and shape, splits, targets and each claim."""
     from generate.report import print_report
     from generate.report import report as compute
 

@@ -1,4 +1,4 @@
-"""Report a recording: ours against the vendor, best splits, and every claim."""
+"""Report a recording: ours against the vendor, splits, targets, every claim."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,10 @@ from rich.table import Table
 
 from generate.render.claims import CLAIMS, Judged
 from generate.render.facts import facts
-from generate.render.formats import percent
+from generate.render.formats import percent, signed_percent
 from generate.render.measured import Measurements, Missing
 from generate.render.repeat import MOVED, repetition
+from generate.render.targets import targets
 from generate.schema import GemmPoint, Recording, geometric_mean
 from kernels.plan import plan
 
@@ -25,6 +26,7 @@ def report(recording: Recording, found: Sequence[Recording] = ()) -> dict:
         "gemms": _gemms(recording),
         "summary": _summary(_gemms(recording)),
         "splits": _splits(recording),
+        "targets": [target.as_json() for target in targets(Measurements(recording))],
         "claims": _claims(recording),
         "repeat": _repeat(recording, found),
     }
@@ -98,9 +100,31 @@ def print_report(
     claims.add_column("evidence")
     for row in data["claims"]:
         claims.add_row(row["claim"], row["verdict"], row["evidence"])
-    for table in (gemms, summary, splits, claims):
+    for table in (gemms, summary, splits, _targets(recording), claims):
         console.print(table)
     console.print(f"Measured again: {_repeated(data['repeat'])}", soft_wrap=True)
+
+
+def _targets(recording: Recording) -> Table:
+    table = Table(title="targets of the fast kernels; means are geometric")
+    for name in ("target", "wanted", "measured", "verdict", "where, or why not"):
+        numeric = name in ("wanted", "measured")
+        table.add_column(
+            name,
+            justify="right" if numeric else "left",
+            no_wrap=numeric or name == "verdict",
+        )
+    for target in targets(Measurements(recording)):
+        shown = target.value is not None
+        apart = target.apart is not None and f" ({signed_percent(target.apart)})"
+        table.add_row(
+            target.what,
+            target.wanted,
+            f"{target.measured}{apart or ''}" if shown else "",
+            target.outcome,
+            "; ".join(filter(None, (target.where if shown else "", target.missing))),
+        )
+    return table
 
 
 def planned_split(recording: Recording, shape: tuple[int, int, int]) -> int:

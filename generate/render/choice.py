@@ -8,7 +8,7 @@ import json
 
 import jinja2
 
-from generate.render import hardware, timelines
+from generate.render import hardware, ladder, planning, targets, timelines
 from generate.render.charts import Chart
 from generate.render.measured import Measurements, Missing
 
@@ -29,7 +29,13 @@ def text(
 def tables(measured: Measurements, templates: jinja2.Environment) -> dict[str, str]:
     """Tables that no chart has above it, as pages show them."""
     partial = templates.get_template("partials/measurements.html.j2")
-    found = {**hardware.tables(measured), "timeline": timelines.table(measured)}
+    found = {
+        **hardware.tables(measured),
+        "timeline": timelines.table(measured),
+        "slowest": ladder.slowest(measured),
+        **planning.tables(measured),
+        "targets": targets.table(measured),
+    }
     return {name: partial.render(given=table).strip() for name, table in found.items()}
 
 

@@ -81,13 +81,10 @@ def _timelines(measured: Measurements) -> Facts:
     found = _agreement(measured)
     for shape in timelines.shapes(measured):
         key = f"timeline.{shape_key(shape)}"
-        for split_t in TIMELINE_FACTORS:
-            read = {
-                **_traced(measured, shape, split_t),
-                **_counted(measured, shape, split_t),
-            }
+        for form in timelines.FORMS:
+            read = {**_traced(measured, shape, form), **_counted(measured, shape, form)}
             for name, fact in read.items():
-                found[f"{key}.{split_t}.{name}"] = fact
+                found[f"{key}.{form}.{name}"] = fact
         chosen = measured.plan(shape).split_t
         near = min(TIMELINE_FACTORS, key=lambda factor: abs(log(factor / chosen)))
         note = f"planned split: {chosen}; the nearest factor that was traced"
@@ -121,8 +118,8 @@ def _agreement(measured: Measurements) -> Facts:
     }
 
 
-def _traced(measured: Measurements, shape: Shape, split_t: int) -> Facts:
-    launch = timelines.launch(measured, shape, split_t)
+def _traced(measured: Measurements, shape: Shape, form: timelines.Form) -> Facts:
+    launch = timelines.launch(measured, shape, form)
     if isinstance(launch, Missing):
         return dict.fromkeys(TRACED, missing(launch.reason))
     return {
@@ -139,10 +136,9 @@ def _traced(measured: Measurements, shape: Shape, split_t: int) -> Facts:
     }
 
 
-def _counted(measured: Measurements, shape: Shape, split_t: int) -> Facts:
+def _counted(measured: Measurements, shape: Shape, form: timelines.Form) -> Facts:
     """What profilers say of the launch, by the names of timeline facts."""
-    reduction = "none" if split_t == 1 else "atomic"
-    point = measured.occupancy(shape, "dw", reduction, split_t)
+    point = timelines.profiled(measured, shape, form)
     if isinstance(point, Missing):
         return dict.fromkeys(READINGS, missing(point.reason))
     counters, reason = point.counters, point.counters_reason

@@ -5,9 +5,10 @@ measured stands in it too, with the reason, so that a key which is not there is
 a typing error.
 """
 
-from generate.render import evidence, formats, repeat
+from generate.render import evidence, formats, ladder, planning, repeat
 from generate.render.fact import Fact, Facts, duration, known, missing, times
 from generate.render.formats import count, shape_key
+from generate.render.ladder import PUBLIC, over_vendor
 from generate.render.measured import (
     CALLS,
     IMPLEMENTATIONS,
@@ -29,7 +30,9 @@ def facts(measured: Measurements) -> Facts:
         **_ceilings(measured),
         **gemms,
         **_summary(measured, gemms),
+        **ladder.facts(measured, gemms),
         **_splits(measured),
+        **planning.facts(measured),
         **_occupancy(measured),
         **evidence.facts(measured),
         **_verification(measured),
@@ -103,7 +106,7 @@ def _gemms(measured: Measurements) -> Facts:
     for shape in measured.gemm_shapes:
         key = f"gemm.{shape_key(shape)}"
         for call in CALLS:
-            for implementation in IMPLEMENTATIONS:
+            for implementation in (*IMPLEMENTATIONS, *PUBLIC[call]):
                 point = measured.gemm(shape, call, implementation)
                 name = f"{key}.{call}.{implementation}"
                 found[f"{name}.ms"] = duration(point)
@@ -115,11 +118,19 @@ def _gemms(measured: Measurements) -> Facts:
             found[f"{key}.{call}.ratio"] = _ratio(
                 found[f"{key}.{call}.vendor.ms"], found[f"{key}.{call}.lesson.ms"]
             )
-        for implementation in IMPLEMENTATIONS:
+            for implementation in PUBLIC[call]:
+                found[f"{key}.{call}.{implementation}.over_vendor"] = over_vendor(
+                    found[f"{key}.{call}.vendor.ms"],
+                    found[f"{key}.{call}.{implementation}.ms"],
+                )
+        for implementation in (*IMPLEMENTATIONS, "fast"):
             parts = [found[f"{key}.{call}.{implementation}.ms"] for call in STEP]
             found[f"{key}.sum.{implementation}.ms"] = _sum(parts)
         found[f"{key}.sum.ratio"] = _ratio(
             found[f"{key}.sum.vendor.ms"], found[f"{key}.sum.lesson.ms"]
+        )
+        found[f"{key}.sum.fast.over_vendor"] = over_vendor(
+            found[f"{key}.sum.vendor.ms"], found[f"{key}.sum.fast.ms"]
         )
     return found
 

@@ -39,8 +39,18 @@ def ratio(value: float) -> str:
     return f"{value:.2f}×"
 
 
+def close_ratio(value: float) -> str:
+    """Where times are so close that two decimals would hide which is the longer."""
+    return f"{value:.3f}×"
+
+
 def percent(value: float) -> str:
     return f"{value:.1f} %"
+
+
+def whole_percent(value: float) -> str:
+    """A difference in whole percent: +7 %, −12 %."""
+    return f"{round(value):+d} %".replace("-", "−")
 
 
 def signed_percent(value: float) -> str:

@@ -9,6 +9,7 @@ from generate.schema import (
     Configuration,
     DeterminismPoint,
     GemmPoint,
+    LaunchPoint,
     OccupancyPoint,
     PartialsPoint,
     Recording,
@@ -109,9 +110,29 @@ class Measurements:
         point = self._gemms.get((shape, *CALLS[call], implementation))
         if point is None:
             return _absent(self.recording.gemms, "gemms")
-        if implementation == "vendor":
-            return self._shown(point, set())
-        return self._shown(point, _kernels(point.op, point.configuration))
+        return self._shown(point, _kernels_of(point))
+
+    def rung(self, shape: Shape, call: str, implementation: str) -> GemmPoint | Missing:
+        """A rung of the ladder, or the vendor's, in turns with all others."""
+        return self._product("ladder", shape, call, implementation)
+
+    def further(
+        self, shape: Shape, call: str, implementation: str
+    ) -> GemmPoint | Missing:
+        """The vendor's or the fast kernels at a shape that no plan was fitted to."""
+        return self._product("further", shape, call, implementation)
+
+    def launch(self, shape: Shape, call: str, way: str) -> LaunchPoint | Missing:
+        """What a call costs the host."""
+        kernels = set() if way == "vendor" else {"fast"}
+        return self._evidence("launches", (*CALLS[call], way, *shape), kernels)
+
+    def _product(self, name: str, shape: Shape, call: str, implementation: str):
+        key = (*CALLS[call], implementation, DTYPE, *shape)
+        for point in _points(getattr(self.recording, name)):
+            if point.key == key:
+                return self._shown(point, _kernels_of(point))
+        return _absent(getattr(self.recording, name), name)
 
     def split(self, shape: Shape, reduction: str, split_t: int) -> SplitPoint | Missing:
         point = self._splits.get((shape, reduction, split_t))
@@ -142,12 +163,16 @@ class Measurements:
     def planned_split(self, shape: Shape) -> SplitPoint | Missing:
         """The recorded point nearest to the planned split factor."""
         chosen = self.plan(shape)
-        found = self.splits(shape, chosen.reduction)
+        return self.nearest_split(shape, chosen.reduction, chosen.split_t)
+
+    def nearest_split(
+        self, shape: Shape, reduction: str, split_t: int
+    ) -> SplitPoint | Missing:
+        """The measured point of a reduction that is nearest to a split factor."""
+        found = self.splits(shape, reduction)
         if not found:
-            return self.split(shape, chosen.reduction, chosen.split_t)
-        return min(
-            found, key=lambda point: abs(math.log(point.split_t / chosen.split_t))
-        )
+            return self.split(shape, reduction, split_t)
+        return min(found, key=lambda point: abs(math.log(point.split_t / split_t)))
 
     def occupancy(
         self, shape: Shape, kernel: str, reduction: str, split_t: int
@@ -163,7 +188,13 @@ class Measurements:
     def timeline(self, shape: Shape, split_t: int) -> TimelinePoint | Missing:
         """The trace of dW at a split factor, added up atomically."""
         reduction = "none" if split_t == 1 else "atomic"
-        return self._evidence("timelines", (reduction, split_t, *shape), {"dw"})
+        key = ("lesson", reduction, split_t, *shape)
+        return self._evidence("timelines", key, {"dw"})
+
+    def stream_k_timeline(self, shape: Shape) -> TimelinePoint | Missing:
+        """The trace of dW in stream-K form, its shared tiles added up atomically."""
+        key = ("stream_k", "atomic", 1, *shape)
+        return self._evidence("timelines", key, {"fast"})
 
     def determinism(
         self, shape: Shape, implementation: str, reduction: str | None, split_t
@@ -237,7 +268,7 @@ def _points(section) -> list:
 
 
 def _launch(point: OccupancyPoint) -> tuple:
-    reduction = point.reduction if point.kernel == "dw" else "none"
+    reduction = point.reduction if point.kernel in ("dw", "fast") else "none"
     return point.shape, point.kernel, reduction, point.split_t
 
 
@@ -246,6 +277,15 @@ def _kernels(op: str, configuration: Configuration | None) -> set[str]:
     if configuration is not None and configuration.reduction == "workspace":
         return {op, "reduce"}
     return {op}
+
+
+def _kernels_of(point: GemmPoint) -> set[str]:
+    """The kernels that a GEMM's implementation ran."""
+    if point.implementation == "vendor":
+        return set()
+    if point.implementation == "lesson":
+        return _kernels(point.op, point.configuration)
+    return {"fast"}
 
 
 def _failure(kernel: str) -> str:

@@ -135,11 +135,15 @@ class Page:
             "timeline": self.timeline,
             "timeline_pair": self.timeline_pair,
             "timeline_table": self.timeline_table,
+            "slowest_table": self.slowest_table,
             "source": self.source,
             "excerpt": self.excerpt,
+            "function": self.function,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
+            "plan_tables": self.plan_tables,
+            "targets": self.targets,
             "recordings": self.recordings,
             "repeat_tables": self.repeat_tables,
             "difference": self.difference,
@@ -253,6 +257,10 @@ class Page:
         """The numbers of every traced launch."""
         return self._tables()["timeline"]
 
+    def slowest_table(self) -> str:
+        """The fast products furthest behind the vendor's, and their launches."""
+        return self._tables()["slowest"]
+
     def _timeline(self, template: str) -> str:
         self.shows_numbers = True
         pages, pictures = self.pages, timelines.pictures(self.pages.measured)
@@ -277,7 +285,7 @@ class Page:
         return self._use(template, file=file, **pages.explore).strip()
 
     def source(self, name: str) -> str:
-        """A kernel's file in blocks, each beside its note."""
+        """A kernel's file, such as "dw" or "fast/split", in blocks beside its notes."""
         notes = f"notes/{name}.md"
         rows = source.annotated(
             self._kernel(name), f"{TEMPLATES}/{notes}", self._use(notes)
@@ -290,7 +298,7 @@ class Page:
         beside = "../" * (len(PurePosixPath(self.name).parts) - 1)
         return self._use(
             "partials/annotated.md.j2",
-            name=name,
+            name=PurePosixPath(name).name,
             rows=rows,
             traps=traps,
             gallery=f"{beside}lesson/traps.md",
@@ -336,6 +344,13 @@ class Page:
         fence = f'````python title="kernels/{name}.py" linenums="{block.first}"'
         return f"{fence}\n{block.text}\n````"
 
+    def function(self, name: str, function: str) -> str:
+        """One function of a kernel's file, or of the plan's."""
+        found = source.functions(self._kernel(name))
+        if function not in found:
+            raise RenderError(f"{TEMPLATES}/{self.name}: {name}.py has no {function}()")
+        return f'````python title="kernels/{name}.py"\n{found[function]}\n````'
+
     def exhibit(self, anchor: str) -> str:
         """What a trap did, in one sentence, and the way to its exhibit."""
         self.shows_traps = True
@@ -351,6 +366,15 @@ class Page:
 
     def hardware_tables(self) -> dict[str, str]:
         return self._tables()
+
+    def plan_tables(self) -> dict[str, str]:
+        """Both rules for a split at every shape, and the model worked out at one."""
+        found = self._tables()
+        return {name: found[f"plan-{name}"] for name in ("rules", "waves")}
+
+    def targets(self) -> str:
+        """What the fast kernels are to reach, and what they reached."""
+        return self._tables()["targets"]
 
     def _tables(self) -> dict[str, str]:
         """Each in a box of its name, where another recording's may take its place."""

@@ -233,14 +233,17 @@ class Repetition:
 
 
 def repetition(measured: Measurements) -> Repetition | Missing:
-    """A recording with the newest other one that should say the same."""
-    mine = measured.recording
+    """A recording with the newest other one that should say the same.
+
+    Where it has none, the newest two of its GPU that should.
+    """
+    mine, gpu = measured.recording, measured.gpu.name
     others = [r for r in measured.found if r.name != mine.name]
-    alike = [r for r in others if _like(r) == _like(mine)]
-    if alike:
-        both = sorted([mine, alike[-1]], key=measured.found.index)
-        return Repetition(*(Measurements(recording) for recording in both))
-    gpu = measured.gpu.name
+    for one in (mine, *(r for r in reversed(others) if r.environment.gpu.name == gpu)):
+        alike = [r for r in others if r != one and _like(r) == _like(one)]
+        if alike:
+            both = sorted([one, alike[-1]], key=measured.found.index)
+            return Repetition(*(Measurements(recording) for recording in both))
     if any(r.environment.gpu.name == gpu for r in others):
         return Missing(
             f"no other recording of the {gpu} was made by the same kernels, recorder "
@@ -401,10 +404,16 @@ def _patterns(measured: Measurements) -> dict:
 
 def _slots(measured: Measurements) -> dict:
     found = {}
-    for reduction, split_t, *shape in measured.keys("timelines"):
-        point = measured.timeline(tuple(shape), split_t)
+    for implementation, reduction, split_t, *shape in measured.keys("timelines"):
+        if implementation == "stream_k":
+            point = measured.stream_k_timeline(tuple(shape))
+        else:
+            point = measured.timeline(tuple(shape), split_t)
         if not isinstance(point, Missing):
-            found[reduction, split_t, *shape] = point.trace.sms, point.trace.resident
+            found[implementation, reduction, split_t, *shape] = (
+                point.trace.sms,
+                point.trace.resident,
+            )
     return found
 
 
@@ -467,6 +476,10 @@ def facts(measured: Measurements) -> Facts:
             found.board, reason="a recording does not say which board it ran on"
         ),
         "repeat.days": known(_days(found)),
+        "repeat.own": known(
+            measured.recording.name
+            in (found.first.recording.name, found.second.recording.name)
+        ),
         "repeat.moved": known(len(moved)),
         "repeat.moved.capped": known(sum(pair.capped for pair in found.moved)),
         **{f"repeat.moved.{name}": known(moved.count(name)) for name in EXPLANATIONS},
@@ -519,6 +532,7 @@ _KEYS = (
     "repeat.second",
     "repeat.board",
     "repeat.days",
+    "repeat.own",
     "repeat.moved",
     "repeat.moved.capped",
     *(f"repeat.moved.{name}" for name in EXPLANATIONS),

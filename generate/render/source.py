@@ -103,9 +103,9 @@ def annotated(file: Path, notes_name: str, notes_text: str) -> list[Annotated]:
     markers = [block.name for block in code]
     if markers != list(prose):
         raise RenderError(
-            f"kernels/{file.name} has the markers {', '.join(markers)}, but "
-            f"{notes_name} has notes for {', '.join(prose)}: they must be the same, "
-            "in the same order"
+            f"{file.parent.name}/{file.name} has the markers {', '.join(markers)}, "
+            f"but {notes_name} has notes for {', '.join(prose)}: they must be the "
+            "same, in the same order"
         )
     rows = [_bound(block, prose[block.name]) for block in code]
     for row in rows:
@@ -128,7 +128,8 @@ def block(file: Path, name: str) -> Block:
     found = {block.name: block for block in blocks(file)}
     if name not in found:
         raise RenderError(
-            f"kernels/{file.name} has no marker [{name}]; it has {', '.join(found)}"
+            f"{file.parent.name}/{file.name} has no marker [{name}]; it has "
+            f"{', '.join(found)}"
         )
     return found[name]
 

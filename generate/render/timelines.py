@@ -1,8 +1,9 @@
 """The SM timeline: dW's programs on the SMs that ran them, as one picture.
 
 A launch is drawn as a few paths: time across, a row an SM, a lane for each program
-that an SM holds at once. All split factors of a shape share one scale of time. The
-first shape stands in the page, the others in files that the browser asks for.
+that an SM holds at once. All launches of a shape, one a split factor and one in
+stream-K form, share one scale of time. The first shape stands in the page, the
+others in files that the browser asks for.
 """
 
 from collections import defaultdict
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as numbers
 from itertools import islice
+from typing import Literal
 
 import jinja2
 
@@ -25,15 +27,18 @@ from generate.render.formats import (
 from generate.render.measured import Measurements, Missing
 from generate.render.rows import REASON, Column, Row, Rows
 from generate.render.tables import Cell, Head, Table
-from generate.schema import TimelinePoint, Trace
+from generate.schema import OccupancyPoint, TimelinePoint, Trace
 from generate.shapes import STARVED, TIMELINE_FACTORS, TIMELINE_SHAPES, Shape
 
-# The picture's units: across its whole time, down an SM's row, and the row's bars.
-ACROSS, ROW, BARS = 1000, 4, 3
+# A launch by its split factor, or the one that has none.
+Form = int | Literal["stream_k"]
+STREAM_K = "stream_k"
+FORMS: tuple[Form, ...] = (*TIMELINE_FACTORS, STREAM_K)
 COLUMNS = (
     Column("T", "T"),
     Column("K", "K"),
     Column("N", "N"),
+    Column("implementation", "Implementation", numeric=False),
     Column("split_t", "Split factor"),
     Column("programs", "Programs"),
     Column("sms", "SMs that ran one"),
@@ -46,9 +51,9 @@ COLUMNS = (
     Column("resident_programs", "Programs an SM has room for"),
     Column("overhead_pct", "Change of the operation's time by tracing, %"),
 )
-# The page's table: a short head for each column, and how its numbers are written.
+# The page's table: a short head for each column of a launch's numbers, and how they
+# are written.
 TABLE = {
-    "split_t": ("S", "{}"),
     "programs": ("Programs", "{}"),
     "sms": ("SMs", "{}"),
     "fill_pct": ("Fill, %", "{:.1f}"),
@@ -111,9 +116,11 @@ class Launch:
     @property
     def says(self) -> str:
         """What the picture shows, for whoever does not see it and whoever does."""
-        split_t, sms = self.point.split_t, self.trace.sms
+        form = f"Split factor {self.point.split_t}"
+        if self.point.implementation == STREAM_K:
+            form = "Stream-K"
         return (
-            f"Split factor {split_t}: {count(self.programs, 'program')} on {sms} of "
+            f"{form}: {count(self.programs, 'program')} on {self.trace.sms} of "
             f"{self.sm_count} SMs, done after {self.makespan}. SMs "
             f"held a program for {self.filled} of that time. At most "
             f"{self.trace.resident} at once on one SM, which has room for "
@@ -125,17 +132,21 @@ class Launch:
 
 @dataclass(frozen=True)
 class State:
-    """A split factor of a picture. drawn: the launch's bars; end: where they end."""
+    """A launch of a picture. drawn: its bars; end: where they end."""
 
-    split_t: int
+    form: Form
     launch: Launch | Missing
     drawn: str = ""
     end: float = 0
 
+    @property
+    def name(self) -> str:
+        return "stream-K" if self.form == STREAM_K else f"S = {self.form}"
+
 
 @dataclass(frozen=True)
 class Picture:
-    """A shape at each split factor, on one scale of time."""
+    """A shape in each form, on one scale of time."""
 
     shape: Shape
     sm_count: int
@@ -160,8 +171,9 @@ class Picture:
 
     @property
     def best(self) -> State:
-        """The factor whose programs were done first."""
-        return min(self.traced, key=lambda state: state.launch.makespan_us)
+        """The split factor whose programs were done first, if any was traced."""
+        factors = [state for state in self.traced if state.form != STREAM_K]
+        return min(factors or self.traced, key=lambda state: state.launch.makespan_us)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
@@ -179,15 +191,24 @@ class Picture:
 
 def shapes(measured: Measurements) -> list[Shape]:
     """The site's shapes, then whatever else was traced."""
-    traced = (key[2:] for key in measured.keys("timelines"))
+    traced = (key[3:] for key in measured.keys("timelines"))
     return list(dict.fromkeys([*TIMELINE_SHAPES, *traced]))
 
 
-def launch(measured: Measurements, shape: Shape, split_t: int) -> Launch | Missing:
-    point = measured.timeline(shape, split_t)
+def forms(measured: Measurements) -> tuple[Form, ...]:
+    """The split factors, and stream-K if it was recorded at any shape."""
+    recorded = (key[0] for key in measured.keys("timelines"))
+    return FORMS if STREAM_K in recorded else TIMELINE_FACTORS
+
+
+def launch(measured: Measurements, shape: Shape, form: Form) -> Launch | Missing:
+    if form == STREAM_K:
+        point = measured.stream_k_timeline(shape)
+    else:
+        point = measured.timeline(shape, form)
     if isinstance(point, Missing):
         return point
-    counted = measured.occupancy(shape, "dw", point.reduction, split_t)
+    counted = profiled(measured, shape, form)
     if isinstance(counted, Missing):
         active, reason = None, counted.reason
     elif counted.counters is None:
@@ -197,9 +218,19 @@ def launch(measured: Measurements, shape: Shape, split_t: int) -> Launch | Missi
     return Launch(point, measured.gpu.sm_count, active, reason)
 
 
+def profiled(
+    measured: Measurements, shape: Shape, form: Form
+) -> OccupancyPoint | Missing:
+    """What profilers read of the same launch, untraced."""
+    if form == STREAM_K:
+        return measured.occupancy(shape, "fast", "atomic", 1)
+    reduction = "none" if form == 1 else "atomic"
+    return measured.occupancy(shape, "dw", reduction, form)
+
+
 def launches(measured: Measurements) -> list[Launch]:
     """Every launch that was traced."""
-    found = (launch(measured, s, f) for s in shapes(measured) for f in TIMELINE_FACTORS)
+    found = (launch(measured, s, f) for s in shapes(measured) for f in FORMS)
     return [one for one in found if isinstance(one, Launch)]
 
 
@@ -220,10 +251,14 @@ def rows(measured: Measurements) -> Rows:
         columns=COLUMNS,
         labels=3,
         rows=[
-            {**dict(zip("TKN", shape, strict=True)), "split_t": split_t}
-            | _row(launch(measured, shape, split_t))
+            {
+                **dict(zip("TKN", shape, strict=True)),
+                "implementation": STREAM_K if form == STREAM_K else "lesson",
+                "split_t": None if form == STREAM_K else form,
+                **_row(launch(measured, shape, form)),
+            }
             for shape in shapes(measured)
-            for split_t in TIMELINE_FACTORS
+            for form in forms(measured)
         ],
     )
 
@@ -235,10 +270,13 @@ def table(measured: Measurements) -> Table:
         "far fill is from it. At once: the most programs on one SM, and how many it "
         "has room for. Tracing: what it changed of the operation's time."
     )
-    heads = [Head("T × K × N"), *(Head(head, True) for head, _ in TABLE.values())]
+    heads = [Head("T × K × N"), Head("S", True)]
+    heads += [Head(head, True) for head, _ in TABLE.values()]
     lines = []
     for row in rows(measured).rows:
         cells = [Cell(shape_label((row["T"], row["K"], row["N"])), header=True)]
+        split_t = row["split_t"]
+        cells.append(Cell("stream-K") if split_t is None else Cell(f"{split_t}", True))
         for key, (_, written) in TABLE.items():
             if row.get(key) is None:
                 cells.append(Cell("not measured", True, reason=row[REASON.key]))
@@ -282,23 +320,22 @@ def _row(found: Launch | Missing) -> Row:
 
 
 def _picture(measured: Measurements, shape: Shape) -> Picture:
-    found = {s: launch(measured, shape, s) for s in TIMELINE_FACTORS}
+    found = {form: launch(measured, shape, form) for form in forms(measured)}
     traced = [one for one in found.values() if isinstance(one, Launch)]
     sm_count = measured.gpu.sm_count
     if not traced:
         return Picture(shape, sm_count, (), 0)
     until = max(one.trace.makespan_ns for one in traced)
-    lanes = max(one.point.resident_programs for one in traced)
-    lanes = max(lanes, *(one.trace.resident for one in traced))
     row_of = _rows_of([one.trace for one in traced], sm_count)
     states = []
-    for split_t, one in found.items():
+    for form, one in found.items():
         if isinstance(one, Missing):
-            states.append(State(split_t, one))
+            states.append(State(form, one))
             continue
+        lanes = max(one.point.resident_programs, one.trace.resident)
         drawn = draw(one.trace, row_of, lanes, until)
         end = rounded(100 * one.trace.makespan_ns / until)
-        states.append(State(split_t, one, drawn, end))
+        states.append(State(form, one, drawn, end))
     return Picture(shape, len(row_of), tuple(states), until)
 
 

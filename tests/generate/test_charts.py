@@ -24,6 +24,10 @@ NAMES = (
     "determinism",
     "accumulation",
     "partials",
+    "plan",
+    "predicted",
+    "ladder",
+    "further",
 )
 
 
@@ -194,14 +198,17 @@ def test_tiles_marks_starved_layers_without_colour(measured: Measurements):
 
 
 @pytest.mark.parametrize(
-    "name", ["splits", "breakdown", "transposes", "determinism", "accumulation"]
+    "name",
+    ["splits", "breakdown", "transposes", "determinism", "accumulation", "ladder"],
 )
 def test_each_group_can_be_chosen(measured: Measurements, name: str):
-    """Every trace belongs to a group on offer, and every group has a sentence."""
+    """Every trace belongs to a group on offer, or to the frame; every group has a
+    sentence."""
     spec = json.loads(charts(measured)[name].spec)
     meta = spec["layout"]["meta"]
     groups = meta["select"]["groups"]
-    assert {trace["meta"]["group"] for trace in spec["data"]} == set(groups)
+    traces = [trace for trace in spec["data"] if "meta" in trace]
+    assert {trace["meta"]["group"] for trace in traces} == set(groups)
     assert meta["select"]["selected"] in groups
     assert list(meta["describe"]) == groups
 

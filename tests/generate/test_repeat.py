@@ -92,6 +92,16 @@ def test_the_newest_other_one_is_taken(data, maker):
     assert both.second.recording.folder.name == "2026-01-31-3"
 
 
+def test_a_recording_alone_leaves_it_to_the_newest_pair(data, maker):
+    """Newer kernels, recorded once: the two before them are compared still."""
+    again(data, maker)
+    Maker(kernels_sha256="1" * 64).write(data / "gpu" / "2026-01-31-3")
+    both = found(data, 2)
+    names = [m.recording.folder.name for m in (both.first, both.second)]
+    assert names == ["2026-01-31", "2026-01-31-2"]
+    assert found(data, 0).first.recording.folder.name == "2026-01-31"
+
+
 def test_one_recording_is_no_comparison(data):
     assert found(data) == Missing("there is one recording of the Test GPU 132")
 

@@ -1,8 +1,10 @@
 """Annotated source: the tested file itself, and notes that cannot drift from it."""
 
+import ast
 import html
 import re
 from pathlib import Path
+from typing import get_args
 
 import markdown
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from generate.render.entries import definitions, entries
 from generate.render.errors import RenderError
 from generate.render.source import annotated, block, blocks, difference
+from kernels.plan import FastKernel, rung_plan
+from tests.generate.conftest import GPU
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "generate" / "templates"
-KERNELS = ("forward", "dx", "dw", "reduce")
+FAST = ("tiles", "grouped", "descriptor", "persistent", "split", "stream_k", "zero")
+KERNELS = ("forward", "dx", "dw", "reduce", *(f"fast/{name}" for name in FAST))
 FILE = '''"""A docstring with
 # [not-a-marker]
 in it."""
@@ -187,6 +192,67 @@ def test_forward_becomes_dx_by_exchanging_letters(site):
     described = r"[-+](---|\+\+\+|.*\"\"\"|    (dy_ptr|once\.|cast once)).*|[-+]{3} .*"
     for line in left:
         assert re.fullmatch(parameters, line) or re.fullmatch(described, line), line
+
+
+def test_every_fast_kernel_has_its_page():
+    """Each file of kernels/fast that is compiled is shown, on a page of its name."""
+    files = (ROOT / "kernels" / "fast").glob("*.py")
+    compiled = {file.stem for file in files if "@triton.jit" in file.read_text("utf-8")}
+    assert compiled == set(FAST)
+    for name in FAST:
+        page = (TEMPLATES / "fast" / f"{name}.md.j2").read_text("utf-8")
+        assert f'{{{{ source("fast/{name}") }}}}' in page
+
+
+def test_fast_blocks_have_addresses_of_their_file(site):
+    """The folder does not stand in them."""
+    assert '<div class="anno-row" id="split-store" markdown>' in site.text(
+        '{{ source("fast/split") }}'
+    )
+
+
+def test_grouped_is_dw_in_another_order(site):
+    """What the page says is left of the two files: names, the order and a cast."""
+    page = (TEMPLATES / "fast" / "grouped.md.j2").read_text("utf-8")
+    call = re.search(r'\{\{ difference\("dw", "fast/grouped", .*? \}\}', page)[0]
+    shown = site.text(call).split("````diff\n", 1)[1].split("\n````", 1)[0]
+    body = shown[shown.index("# [tile]") :].splitlines()
+    left = [line for line in body if line.startswith(("-", "+"))]
+    order = r"[-+]    (tiles_down|above, before|r|c) = .*"
+    cast = r"[-+]        tl\.store\(out_ptrs, acc.*"
+    for line in left:
+        assert re.fullmatch(rf"{order}|{cast}|-        # .*", line), line
+    assert len([line for line in left if re.fullmatch(order, line)]) == 6
+
+
+def test_persistent_is_descriptor_in_a_loop():
+    """Apart from their indentation the two sections are the same lines."""
+    for name in ("contract", "store"):
+        texts = [
+            [line.strip() for line in block(ROOT / f"kernels/fast/{file}", name).lines]
+            for file in ("descriptor.py", "persistent.py")
+        ]
+        assert texts[0] == texts[1], name
+
+
+@pytest.mark.parametrize("name", get_args(FastKernel))
+def test_examples_launch_the_kernel_of_the_page(name: str):
+    """The rung that a page's example asks for has a launch at its shape."""
+    page = (TEMPLATES / "fast" / f"{name}.md.j2").read_text("utf-8")
+    calls = [
+        node
+        for code in re.findall(
+            r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+        )
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "rung_plan"
+    ]
+    assert len(calls) == 1
+    *given, device = calls[0].args[:5]
+    assert ast.unparse(device) == "facts(0)"
+    given = [ast.literal_eval(node) for node in given]
+    mode = [ast.literal_eval(node) for node in calls[0].args[5:]]
+    assert rung_plan(*given, GPU.device, *mode).kernel == name
 
 
 def test_a_term_leads_to_its_definition(site):

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generate.render import timelines
+from generate.render.claims import Judged
 from generate.render.facts import facts
 from generate.render.measured import Measurements, Missing
-from generate.render.timelines import ACROSS, ROW, draw, launch, pictures
+from generate.render.timelines import ACROSS, FORMS, ROW, draw, launch, pictures
 from generate.schema import Trace
 from generate.shapes import STARVED, TIMELINE_FACTORS, TIMELINE_SHAPES
 
@@ -109,11 +110,11 @@ def test_sm_numbers_may_leave_some_out():
     assert row_of == {0: 0, 1: 1, 2: 2, 9: 3}
 
 
-def test_factors_share_a_scale(measured):
+def test_launches_share_a_scale(measured):
     """What is done in half the time ends in the middle."""
     for picture in pictures(measured):
         longest = max(s.launch.trace.makespan_ns for s in picture.states)
-        assert [state.split_t for state in picture.states] == list(TIMELINE_FACTORS)
+        assert [state.form for state in picture.states] == list(FORMS)
         for state in picture.states:
             end = 100 * state.launch.trace.makespan_ns / longest
             assert state.end == pytest.approx(end, rel=1e-3)
@@ -125,6 +126,16 @@ def test_factors_share_a_scale(measured):
         assert float(time.removesuffix(" µs")) * 1e5 / longest == pytest.approx(
             at, rel=1e-3
         )
+
+
+def test_a_row_is_the_room_of_its_launch(measured):
+    """Blank beside a bar is free room: beside one that fits only once there is none."""
+    picture = pictures(measured)[0]
+    for state in picture.states:
+        room = 1 if state.form == "stream_k" else 2
+        assert state.launch.point.resident_programs == room
+        heights = {height for *_, height in boxes(state.drawn, "first", "second")}
+        assert heights == {(ROW - room % 2) / room}
 
 
 def test_starved_stands_first(measured):
@@ -139,17 +150,20 @@ def test_a_state_says_its_numbers(measured):
     for words in ("25 programs", "25 of 132 SMs", "18.9 %", "1 wave.", "+1.0 %"):
         assert words in found.says
     assert "2 at once" in launch(measured, STARVED, 4).says
+    shared = launch(measured, STARVED, "stream_k")
+    for words in ("Stream-K: 132 programs", "132 of 132 SMs", "100.0 %", "1 wave."):
+        assert words in shared.says
 
 
 def test_facts_name_every_point(measured):
     """What a template may ask for is there, recorded or not."""
     found = facts(measured)
     for shape in TIMELINE_SHAPES:
-        for split_t in TIMELINE_FACTORS:
-            key = f"timeline.{'x'.join(map(str, shape))}.{split_t}"
+        for form in FORMS:
+            key = f"timeline.{'x'.join(map(str, shape))}.{form}"
             for name in ("fill_pct", "makespan_us", "waves", "sms", "overhead_pct"):
                 assert found[f"{key}.{name}"].value is not None
-            counted = shape == STARVED
+            counted = shape == STARVED and form != "stream_k"
             for name in ("ncu_sm_active_pct", "achieved_pct", "difference_points"):
                 assert (found[f"{key}.{name}"].value is not None) == counted
     key = "timeline.32768x1024x1024.2"
@@ -159,7 +173,7 @@ def test_facts_name_every_point(measured):
 
 
 def test_agreement_is_counted(changed, maker):
-    """Within 5 points, or not: one launch of four is 6 points off."""
+    """Within 5 points, or not: one of four splits, beside stream-K, is 6 points off."""
     occupancy, fill = maker.occupancy(), {1: 64 / 132, 2: 128 / 132, 4: 1.0, 8: 1.0}
     points = []
     for point in occupancy.points:
@@ -170,11 +184,18 @@ def test_agreement_is_counted(changed, maker):
             )
             point = point.model_copy(update={"counters": counters})
         points.append(point)
+        if point.key == (*DW_ALONE, *STARVED):
+            counters = point.counters.model_copy(update={"sm_active_pct": 95.5})
+            form = {"kernel": "fast", "reduction": "atomic", "counters": counters}
+            points.append(point.model_copy(update=form))
     occupancy = occupancy.model_copy(update={"points": tuple(points)})
     found = facts(changed(lambda point: point, occupancy=occupancy))
-    assert found["timeline.compared"].value == 4
-    assert found["timeline.within"].value == 3
+    assert found["timeline.compared"].value == 5
+    assert found["timeline.within"].value == 4
     assert found["timeline.largest"].value == pytest.approx(6)
+    key = "timeline.32768x1024x1024.stream_k"
+    assert found[f"{key}.difference_points"].value == pytest.approx(4.5)
+    assert found[f"{key}.ncu_sm_active_pct"].value == 95.5
 
 
 def test_nearest_reading_is_computed(changed, maker):
@@ -210,38 +231,108 @@ def test_without_traces(changed, site):
     assert text.count("Timeline not measured: this recording has no section") == 2
 
 
-def test_failed_kernel_is_withheld(changed, maker):
-    measured = changed(lambda p: p, verification=maker.verification(failing=("dw",)))
-    assert "a test of the dw kernel failed" in pictures(measured).reason
+@pytest.mark.parametrize("failing", [("dw",), ("fast",), ("dw", "fast")])
+def test_failed_kernel_is_withheld(changed, maker, failing):
+    """What its own kernel computed wrong is not shown, the other's launches are."""
+    measured = changed(lambda p: p, verification=maker.verification(failing=failing))
+    withheld = {form: "fast" if form == "stream_k" else "dw" for form in FORMS}
+    if len(failing) == 2:
+        assert "a test of the dw kernel failed" in pictures(measured).reason
+    for form, kernel in withheld.items():
+        found = launch(measured, STARVED, form)
+        assert isinstance(found, Missing) == (kernel in failing)
+        if kernel in failing:
+            assert f"a test of the {kernel} kernel failed" in found.reason
+        else:
+            assert form in [s.form for s in pictures(measured)[0].traced]
 
 
-def test_skipped_factor_gives_its_reason(changed):
+def test_a_recording_without_stream_k(changed):
+    """Its pictures and table have the split factors alone; facts give the reason."""
+    measured = changed(lambda p: None if p.implementation == "stream_k" else p)
+    for picture in pictures(measured):
+        assert [state.form for state in picture.states] == list(TIMELINE_FACTORS)
+    table = timelines.table(measured)
+    assert len(table.rows) == len(TIMELINE_SHAPES) * len(TIMELINE_FACTORS)
+    assert not {row["implementation"] for row in timelines.rows(measured).rows} - {
+        "lesson"
+    }
+    fact = facts(measured)["timeline.32768x1024x1024.stream_k.fill_pct"]
+    assert fact.value is None and fact.note == "this recording does not hold that point"
+
+
+@pytest.mark.parametrize(
+    "even, times, filled, sooner, verdict",
+    [
+        (False, 0.5, 2, 2, "holds"),
+        (False, 0.98, 2, 0, "holds in part"),
+        (True, 0.5, 0, 2, "holds in part"),
+        (True, 2, 0, 0, "does not hold"),
+    ],
+)
+def test_stream_k_is_judged_beside_the_best_split(
+    changed, even, times, filled, sooner, verdict
+):
+    """Its programs end together, or one of them late; soon, or not."""
+    ends = {}
+
+    def other(point):
+        trace = point.trace
+        if point.implementation == "lesson":
+            ends.setdefault(point.shape, []).append(trace.makespan_ns)
+            each = trace.end_ns[0]
+        else:
+            each = int(times * min(ends[point.shape]))
+        late = 1 if even == (point.implementation == "lesson") else 4
+        end = [start + each // late for start in trace.start_ns]
+        end[-1] = trace.start_ns[-1] + each
+        trace = trace.model_copy(update={"end_ns": tuple(end)})
+        return point.model_copy(update={"trace": trace})
+
+    measured = changed(other)
+    found = Judged(measured, facts(measured)).verdicts["stream-k-sooner"]
+    assert found.outcome == verdict
+    assert f"better than the best split at {filled} and" in found.sentence
+    assert f"sooner at {sooner}:" in found.sentence
+    for shape in ((16384, 768, 3072), (4096, 2880, 2880)):
+        picture = next(p for p in pictures(measured) if p.shape == shape)
+        assert f"S = {picture.best.form}, after" in found.sentence
+
+
+def test_skipped_launch_gives_its_reason(changed):
     """It stands among the others as words; the rest is drawn."""
 
     def skip(point):
-        if point.key != ("atomic", 8, *STARVED):
+        if point.key not in [
+            ("lesson", "atomic", 8, *STARVED),
+            ("stream_k", "atomic", 1, *STARVED),
+        ]:
             return point
         gone = dict.fromkeys(("trace", "plain_ms", "traced_ms", "resident_programs"))
         return point.model_copy(update={**gone, "skipped_reason": "out of memory"})
 
     measured = changed(skip)
     picture = pictures(measured)[0]
-    assert [state.split_t for state in picture.traced] == [1, 2, 4]
+    assert [state.form for state in picture.traced] == [1, 2, 4]
+    assert [state.form for state in picture.states] == list(FORMS)
     rows = timelines.rows(measured).rows
-    row = next(r for r in rows if r["split_t"] == 8 and r["K"] == 1024)
-    assert row["not_measured_reason"] == "out of memory" and "fill_pct" not in row
+    skipped = [r for r in rows if r["not_measured_reason"] == "out of memory"]
+    assert [row["split_t"] for row in skipped] == [8, None]
+    assert not any("fill_pct" in row for row in skipped)
     assert "out of memory" in timelines.table(measured).reasons
 
 
 def test_table_and_downloads_agree(measured):
-    """28 launches; the page's table rounds what the files hold."""
+    """Five launches a shape; the page's table rounds what the files hold."""
     read = list(csv.DictReader(io.StringIO(timelines.rows(measured).csv)))
     lines = timelines.table(measured).rows
-    assert len(read) == len(lines) == len(TIMELINE_SHAPES) * len(TIMELINE_FACTORS)
+    assert len(read) == len(lines) == len(TIMELINE_SHAPES) * len(FORMS)
     for row, cells in zip(read, lines, strict=True):
         shown = [cell.text.replace("−", "-") for cell in cells]
         assert shown[0] == " × ".join(row[key] for key in "TKN")
-        assert shown[1:4] == [row["split_t"], row["programs"], row["sms"]]
+        assert (row["implementation"] == "stream_k") == (row["split_t"] == "")
+        form = row["split_t"] or "stream-K"
+        assert shown[1:4] == [form, row["programs"], row["sms"]]
         assert float(shown[4]) == pytest.approx(float(row["fill_pct"]), abs=0.05)
 
 
@@ -253,19 +344,23 @@ def test_page_and_file_hold_one_picture(site):
     assert len(files) == len(TIMELINE_SHAPES)
     first = folder / "timeline-32768x1024x1024.html"
     assert first.read_text("utf-8").strip() in text
-    assert text.count('type="radio"') == len(TIMELINE_FACTORS)
+    assert text.count('type="radio"') == len(FORMS)
     assert text.count(" checked") == 1
     for file in files:
         html = file.read_text("utf-8")
         assert html.count('role="img" aria-label="Split factor') == 4
-        for split_t in TIMELINE_FACTORS:
+        assert html.count('role="img" aria-label="Stream-K: ') == 1
+        for form in FORMS:
             key = file.stem.removeprefix("timeline-")
-            assert html.count(f'id="timeline-{key}-{split_t}"') == 1
-            assert html.count(f'"#timeline-{key}-{split_t}"') == 1
+            assert html.count(f'id="timeline-{key}-{form}"') == 1
+            assert html.count(f'"#timeline-{key}-{form}"') == 1
 
 
 def test_pair_shows_the_unsplit_and_the_best(site):
+    """Stream-K is no split factor, however soon it is done."""
     text = site.text("{{ timeline_pair() }}\n")
-    best = pictures(Measurements(site.recording))[0].best.split_t
+    picture = pictures(Measurements(site.recording))[0]
+    best = picture.best.form
+    assert picture.states[-1].launch.makespan_us < picture.best.launch.makespan_us
     assert re.findall(r"<b>S = (\d+)</b>", text) == ["1", str(best)]
     assert best != 1

@@ -11,17 +11,24 @@ from tests.site.harness import arrive, follow
 
 TIMELINE = "evidence/timeline/"
 PAIRS = ("", "lesson/dw-starves/")
-FACTORS = (1, 2, 4, 8)
+FACTORS = ("S = 1", "S = 2", "S = 4", "S = 8")
 
 
 def figure(page):
     return page.locator("#timeline")
 
 
+def launches(page) -> list[str]:
+    """Names of what can be chosen: every factor and, if it was traced, stream-K."""
+    names = figure(page).locator(".timeline-factors label b").all_inner_texts()
+    assert tuple(names) in (FACTORS, (*FACTORS, "stream-K"))
+    return names
+
+
 def shown(page) -> set[str]:
     """Which states show; the picture and its sentence agree on it."""
     parts = figure(page).locator("[data-state]")
-    assert parts.count() == 2 * len(FACTORS)
+    assert parts.count() == 2 * len(launches(page))
     return set(
         parts.evaluate_all(
             "parts => parts.filter(part => part.checkVisibility())"
@@ -30,22 +37,21 @@ def shown(page) -> set[str]:
     )
 
 
-def test_factors_by_keyboard(page, site):
-    """One stop for Tab, arrows step; a name says the factor, its time and its fill,
+def test_launches_by_keyboard(page, site):
+    """One stop for Tab, arrows step; a name says the launch, its time and its fill,
     the live sentence and the picture's description the rest."""
     page.goto(site.url + TIMELINE)
     first = figure(page).get_by_role("radio").first
     first.focus()
-    for index, split_t in enumerate(FACTORS):
+    for index, name in enumerate(launches(page)):
         assert shown(page) == {str(index)}
         chosen = figure(page).get_by_role("radio", checked=True)
-        expect(chosen).to_have_accessible_name(
-            re.compile(rf"S = {split_t} .*µs .*% full")
-        )
+        expect(chosen).to_have_accessible_name(re.compile(rf"{name} .*µs .*% full"))
         says = figure(page).locator(".timeline-says")
         expect(says).to_have_attribute("aria-live", "polite")
         sentence = says.locator("p:visible")
-        expect(sentence).to_contain_text(f"Split factor {split_t}: ")
+        said = name.replace("S =", "Split factor").replace("stream", "Stream")
+        expect(sentence).to_contain_text(f"{said}: ")
         picture = figure(page).locator(".timeline-view").get_by_role("img")
         expect(picture).to_have_accessible_name(sentence.inner_text())
         page.keyboard.press("ArrowRight")
@@ -55,7 +61,7 @@ def test_picture_shows_the_chosen_bars(page, site):
     """What is drawn in large is what stands in the small picture, at the width that
     the time has of the longest."""
     page.goto(site.url + TIMELINE)
-    for index in range(len(FACTORS)):
+    for index in range(len(launches(page))):
         figure(page).get_by_role("radio").nth(index).check()
         state = figure(page).locator(f".timeline-view [data-state='{index}']")
         drawn = state.locator("use").bounding_box()
@@ -118,13 +124,13 @@ def test_walk(page, site):
 
 
 def test_no_script(browser, site, watch):
-    """Without JavaScript every factor stands in small, radio buttons still choose the
+    """Without JavaScript every launch stands in small, radio buttons still choose the
     large one, and the choice of a shape, which needs a script, does not show."""
     context = browser.new_context(java_script_enabled=False)
     page = watch(context.new_page())
     page.goto(site.url + TIMELINE)
     small = figure(page).locator(".timeline-factors svg")
-    expect(small.locator("visible=true")).to_have_count(len(FACTORS))
+    expect(small.locator("visible=true")).to_have_count(len(launches(page)))
     expect(figure(page).locator("select")).to_be_hidden()
     expect(figure(page).locator(".timeline-shape")).to_be_visible()
     figure(page).get_by_role("radio").nth(3).check()

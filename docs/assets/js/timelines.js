@@ -11,7 +11,7 @@ async function load(figure, shape) {
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
-// The chosen split factor stays chosen if the shape was traced with it.
+// The chosen launch stays chosen if the shape has it: a split factor, or stream-K.
 function show(figure, found) {
   const split = figure.querySelector("input:checked").value;
   const same = found.querySelector(`input[value="${split}"]`);

@@ -4,7 +4,11 @@ from generate.render.charts import (
     accumulation,
     breakdown,
     determinism,
+    further,
+    ladder,
     partials,
+    plan,
+    predicted,
     repeat,
     splits,
     tiles,
@@ -21,7 +25,11 @@ BUILDERS = {
     "determinism": determinism.build,
     "accumulation": accumulation.build,
     "partials": partials.build,
+    "plan": plan.build,
+    "predicted": predicted.build,
     "repeat": repeat.build,
+    "ladder": ladder.build,
+    "further": further.build,
 }
 
 

@@ -96,6 +96,7 @@ def framed(traces: list, **layout) -> go.Figure:
         "fixedrange": True,
         "title": {"standoff": 8},
     }
+    axes = ["xaxis", "yaxis", *(name for name in layout if "axis" in name)]
     figure = go.Figure(traces)
     figure.update_layout(
         template=None,
@@ -118,8 +119,7 @@ def framed(traces: list, **layout) -> go.Figure:
             "bordercolor": palette.FOREGROUND,
             "font": {"color": palette.FOREGROUND},
         },
-        xaxis=axis,
-        yaxis=axis,
+        **dict.fromkeys(axes, axis),
     )
     return figure.update_layout(layout)
 

@@ -149,17 +149,18 @@ def _traces(measured: Measurements, shape: Shape, rows: list[Row]) -> list:
     for reduction in ("atomic", "workspace", "none"):
         found = [row for row in shown if row["reduction"] == reduction]
         if found:
-            traces.append(_line(reduction, found, group))
+            traces.append(line(reduction, found, group))
     for row in shown:
         if "best" in row["mark"]:
-            traces.append(_star(row, group))
+            traces.append(star(row, group))
         if "planned" in row["mark"]:
             top = max(row["p80_ms"] for row in shown)
-            traces.append(_planned(row, top, measured.plan(shape).split_t, group))
+            split_t = measured.plan(shape).split_t
+            traces.append(upright("planned", row, top, split_t, group))
     return traces
 
 
-def _line(reduction: str, rows: list[Row], group: dict) -> go.Scatter:
+def line(reduction: str, rows: list[Row], group: dict) -> go.Scatter:
     name, marker = NAMES[reduction], MARKERS[reduction]
     return go.Scatter(
         name=name,
@@ -183,7 +184,7 @@ def _line(reduction: str, rows: list[Row], group: dict) -> go.Scatter:
     )
 
 
-def _star(row: Row, group: dict) -> go.Scatter:
+def star(row: Row, group: dict) -> go.Scatter:
     return go.Scatter(
         name="best",
         meta=group,
@@ -200,17 +201,20 @@ def _star(row: Row, group: dict) -> go.Scatter:
     )
 
 
-def _planned(row: Row, top: float, split_t: int, group: dict) -> go.Scatter:
-    words = f"planned split factor: {split_t}"
+def upright(
+    name: str, row: Row, top: float, split_t: int, group: dict, dash: str = "dash"
+) -> go.Scatter:
+    """A line at the recorded factor next to one that was chosen by a rule."""
+    words = f"{name} split factor: {split_t}"
     if split_t != row["split_t"]:
         words += f"<br>nearest recorded: {row['split_t']}"
     return go.Scatter(
-        name="planned",
+        name=name,
         meta=group,
         mode="lines",
         x=[row["split_t"]] * 2,
         y=[0, rounded(1.05 * top)],
-        line={"color": palette.LIMIT, "width": 2, "dash": "dash"},
+        line={"color": palette.LIMIT, "width": 2, "dash": dash},
         hoverinfo="text",
         hovertext=[words] * 2,
     )

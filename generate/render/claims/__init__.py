@@ -5,7 +5,15 @@ for each outcome, and pages only place it. In a sentence `{number}` is the fact
 itself; what is computed is written out.
 """
 
-from generate.render.claims import figures, gradients, starving, sums, traps
+from generate.render.claims import (
+    figures,
+    gradients,
+    ladder,
+    planning,
+    starving,
+    sums,
+    traps,
+)
 from generate.render.claims.base import (
     MARGIN,
     OUTCOMES,
@@ -34,6 +42,8 @@ GROUPS = (
     figures.next_lesson,
     gradients.dx_file,
     starving.dw_file,
+    ladder.ladder,
+    planning.planning,
     starving.timeline,
     figures.hardware,
 )

@@ -94,7 +94,11 @@ def one_letter_each(m: Evidence) -> Verdict:
 )
 def grids(m: Evidence) -> Verdict:
     found = [m.measured.occupancy(*launch) for launch in m.measured.launches]
-    points = [p for p in found if not isinstance(p, Missing) and p.configuration]
+    points = [
+        p
+        for p in found
+        if not isinstance(p, Missing) and p.configuration and p.kernel in OPS
+    ]
     if not points:
         m.point(m.measured.occupancy(WORKED, "dw", "none", 1))
         raise NotMeasured("no launch has its configuration")

@@ -15,9 +15,16 @@ from generate.render.claims.base import (
     in_part,
     longer,
 )
-from generate.render.formats import milliseconds, shape_key, shape_label
+from generate.render.formats import count, milliseconds, shape_key, shape_label
 from generate.render.measured import ITEMSIZE, Missing
-from generate.shapes import SPLIT_FACTORS, SPLIT_SHAPES, STARVED, WORKED
+from generate.shapes import (
+    SPLIT_FACTORS,
+    SPLIT_SHAPES,
+    STARVED,
+    TIMELINE_FACTORS,
+    TIMELINE_SHAPES,
+    WORKED,
+)
 from kernels.plan import (
     cdiv,
     choose_tile,
@@ -35,6 +42,9 @@ NARROW = {
     (4096, 64): "a LoRA factor of rank 64",
     (4096, 16): "a LoRA factor of rank 16",
 }
+
+# Whose last wave is partly filled, one program a tile.
+LAST_WAVE = ((16384, 768, 3072), (4096, 2880, 2880))
 
 dw_starves = Said("lesson/dw-starves", "4. Kernel 2: dW, and why it starves")
 split_k = Said("lesson/split-k", "5. Split-K over T")
@@ -209,7 +219,7 @@ def narrow_layers(m: Evidence) -> Verdict:
 )
 def last_wave(m: Evidence) -> Verdict:
     words, good = [], 0
-    for shape in ((16384, 768, 3072), (4096, 2880, 2880)):
+    for shape in LAST_WAVE:
         fill = m[f"timeline.{shape_key(shape)}.1.fill_pct"]
         tiles = m.tiles(*shape[1:])
         good += tiles >= m["gpu.sm_count"] and 15 <= 100 - fill <= 35
@@ -554,6 +564,51 @@ def few_share(m: Evidence) -> Verdict:
     if trace.sm.count(last) > 1:
         return holds(f"{sentence} A few have two, and the launch ends with them.")
     return in_part(f"{sentence} A few have two, but the launch does not end with them.")
+
+
+@timeline(
+    "stream-k-fills",
+    "Stream-K's equal shares end at about the same time, so that the SMs have work "
+    "almost until the end.",
+)
+def stream_k_fills(m: Evidence) -> Verdict:
+    shapes = [shape_key(shape) for shape in TIMELINE_SHAPES]
+    found = m.known([f"timeline.{shape}.stream_k.fill_pct" for shape in shapes])
+    good = sum(fill >= 95 for fill in found)
+    return counted(
+        good,
+        len(found),
+        "In stream-K form SMs held a program for 95 % of the SM-time or more at "
+        f"{good} of {count(len(found), 'shape')}, for {min(found)} at the least.",
+    )
+
+
+@timeline(
+    "stream-k-sooner",
+    "Where a last wave is partly filled, stream-K fills it and is done sooner than "
+    "any traced split.",
+)
+def stream_k_sooner(m: Evidence) -> Verdict:
+    words, fuller, sooner = [], 0, 0
+    for shape in LAST_WAVE:
+        key = f"timeline.{shape_key(shape)}"
+        splits = {s: m[f"{key}.{s}.makespan_us"] for s in TIMELINE_FACTORS}
+        best = min(splits, key=splits.get)
+        ends, fill = (m[f"{key}.stream_k.{n}"] for n in ("makespan_us", "fill_pct"))
+        split_fill = m[f"{key}.{best}.fill_pct"]
+        fuller += fill > split_fill
+        sooner += longer(splits[best], ends)
+        words.append(
+            f"{shape_label(shape)} was done after {ends}, {fill} filled, and by the "
+            f"best split, S = {best}, after {splits[best]}, {split_fill} filled"
+        )
+    return counted(
+        fuller + sooner,
+        4,
+        f"Of two shapes, stream-K filled the SMs better than the best split at "
+        f"{fuller} and was done more than {MARGIN} sooner at {sooner}: "
+        f"{'; '.join(words)}.",
+    )
 
 
 @timeline(
