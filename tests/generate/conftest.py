@@ -269,7 +269,6 @@ class Maker:
         launches += [
             (STARVED, "dw", "workspace", 4),
             (STARVED, "reduce", "workspace", 4),
-            (STARVED, "fast", "atomic", 1),
         ]
         return Occupancy(
             section="occupancy",
@@ -539,10 +538,6 @@ class Maker:
     ) -> OccupancyPoint:
         gemm = kernel != "reduce"
         chosen = self.plan("dw", shape, split_t=split_t, reduction=reduction)
-        made = configuration(chosen) if gemm else None
-        if kernel == "fast":
-            chosen = rung_plan("stream_k", "dw", shape, 2, self.gpu.device)
-            made = fast_configuration(chosen)
         return OccupancyPoint(
             **dimensions(shape),
             kernel=kernel,
@@ -550,7 +545,7 @@ class Maker:
             reduction=reduction,
             split_t=split_t,
             dtype="bfloat16",
-            configuration=made,
+            configuration=configuration(chosen) if gemm else None,
             programs=chosen.programs,
             num_warps=8,
             registers_per_thread=104 if gemm else 40,

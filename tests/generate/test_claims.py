@@ -17,6 +17,9 @@ from generate.render.fact import Fact
 from generate.render.facts import facts
 from generate.render.measured import Measurements
 from generate.schema import Recording
+from generate.shapes import STARVED
+from kernels.plan import rung_plan
+from tests.generate.conftest import fast_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "generate" / "templates"
@@ -111,6 +114,24 @@ def test_every_claim_is_judged(recording: Recording):
         assert not set("{}") & set(text + html)
         for key in PLACE.findall(verdict.sentence):
             assert f'data-key="{key}"' in html
+
+
+def test_launches_of_fast_kernels_are_judged_too(tmp_path, maker):
+    """A launch with a configuration of its own kind reads back, and stops no claim."""
+    plan = rung_plan("stream_k", "dw", STARVED, 2, maker.gpu.device)
+    section = maker.occupancy()
+    update = {
+        "kernel": "fast",
+        "reduction": "atomic",
+        "split_t": 1,
+        "configuration": fast_configuration(plan),
+    }
+    points = (*section.points, section.points[0].model_copy(update=update))
+    occupancy = section.model_copy(update={"points": points})
+    recording = maker.write(tmp_path / "gpu" / "2026-01-31", occupancy=occupancy)
+    assert recording.occupancy.points[-1].configuration.kernel == "stream_k"
+    verdicts, plain = judged(recording).verdicts, maker.write(tmp_path / "gpu" / "2")
+    assert verdicts["grids"].outcome == judged(plain).verdicts["grids"].outcome
 
 
 def test_sentences_are_plain_text(recording: Recording):

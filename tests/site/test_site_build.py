@@ -236,7 +236,8 @@ def test_charts_are_plain(site):
         names = {}
         for trace in data:
             if trace["type"] == "scatter":
-                mark = trace.get("marker", {}).get("symbol")
+                # One symbol, or one a point.
+                mark = str(trace.get("marker", {}).get("symbol"))
                 dash = trace.get("line", {}).get("dash", "solid")
                 look = [
                     mark if "markers" in trace["mode"] else None,

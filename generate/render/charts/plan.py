@@ -48,7 +48,7 @@ COLUMNS = (
     Column("mark", "Mark", numeric=False),
 )
 BEST, PLANNED, LESSON = "best", "planned", "lesson's rule"
-DASHES = {PLANNED: "dash", LESSON: "dot"}
+DASHES = {PLANNED: "dashdot", LESSON: "dot"}
 
 
 def build(measured: Measurements) -> Chart | Missing:
