@@ -1,12 +1,22 @@
 """Forward, dX and dW of a matrix multiplication in Triton.
 
-`matmul`, `matmul_dx`, `matmul_dw` and `tune` load on first use, so that `kernels.plan`
-can be read where neither torch nor Triton is installed.
+What stands in `__all__` loads on first use, so that `kernels.plan` can be read where
+neither torch nor Triton is installed.
 """
 
 from importlib import import_module, metadata
 
-__all__ = ["matmul", "matmul_dw", "matmul_dx", "tune"]
+# Where each name comes from. No module may have the name of a function: importing it
+# would put the module in the function's place.
+SOURCES = {
+    "Linear": "layers",
+    "linear": "layers",
+    "matmul": "ops",
+    "matmul_dw": "ops",
+    "matmul_dx": "ops",
+    "tune": "fast.tune",
+}
+__all__ = [*SOURCES]
 
 # Each torch release and the Triton it is built with; both ends are tested.
 SUPPORTED_PAIRS = {"2.11": "3.6", "2.12": "3.7", "2.13": "3.7"}
@@ -28,6 +38,6 @@ def __getattr__(name: str):
     if name not in __all__:
         raise AttributeError(f"module 'kernels' has no attribute {name!r}")
     check_versions(metadata.version("torch"), metadata.version("triton"))
-    module = import_module("kernels.fast.tune" if name == "tune" else "kernels.ops")
+    module = import_module(f"kernels.{SOURCES[name]}")
     globals()[name] = getattr(module, name)
     return globals()[name]

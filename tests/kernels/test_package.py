@@ -43,10 +43,14 @@ def test_importing_kernels_touches_no_driver():
     deepseek-ai/DeepSeek-R1#493
     """
     code = (
-        "from kernels import matmul, matmul_dx, matmul_dw, tune\n"
-        "print(matmul.__module__, tune.__module__)"
+        "from kernels import *\n"
+        "print(*sorted({f.__module__ for f in (matmul, matmul_dx, matmul_dw, tune)}))\n"
+        "import kernels.layers\n"
+        "print(linear.__module__, Linear.__module__, kernels.linear is linear)"
     )
-    assert run(code) == "kernels.ops kernels.fast.tune\n"
+    assert run(code) == (
+        "kernels.fast.tune kernels.ops\nkernels.layers kernels.layers True\n"
+    )
 
 
 def test_nothing_is_tuned():
