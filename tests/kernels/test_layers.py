@@ -299,6 +299,40 @@ def test_compiled_whole(kept):
         assert eager is None or torch.equal(eager, compiled)
 
 
+# Several processes
+
+
+def one_of_two(rank: int, store: str, results: str) -> None:
+    """A process of data-parallel training, with half of the batch."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+    )
+    torch.set_num_threads(1)
+    module = torch.nn.parallel.DistributedDataParallel(layer())
+    x = integers(4, K, seed=3, grad=False)[2 * rank : 2 * rank + 2]
+    for _ in range(2):
+        module(x).sum().backward()
+    torch.save(grads(module.module), f"{results}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.interpreter
+def test_two_processes_agree(tmp_path):
+    """Under DistributedDataParallel each has the mean of both gradients, added up.
+
+    Through gloo on the CPU, in the interpreter: no GPU takes part.
+    """
+    arguments = (str(tmp_path / "store"), str(tmp_path))
+    torch.multiprocessing.spawn(one_of_two, arguments, nprocs=2)
+    module = layer()
+    for _ in range(2):
+        (module(integers(4, K, seed=3, grad=False)).sum() / 2).backward()
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for mine, whole in zip(found, grads(module), strict=True):
+            assert torch.equal(mine, whole)
+
+
 # The module, and refusals
 
 
