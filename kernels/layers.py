@@ -25,14 +25,14 @@ def linear(
     the backward pass computes in that of the forward. Leading dimensions of x are
     any, or none. The products are summed in fp32 and rounded to Y's dtype, then the
     bias is added.
+    deterministic: the same bits for dW in every run, as where
+    torch.use_deterministic_algorithms asks for them.
 
     Gradients have their input's dtype, and only those asked for are computed, and
     only what they need is saved. Where weight.main_grad is a tensor, fp32 and of
     weight's shape, dW is added to that instead, without rounding, and weight.grad
     stays as it is: whoever sets main_grad zeroes it, hands it to the optimizer and
     reduces it between processes.
-    deterministic: the same bits for dW in every run, as where
-    torch.use_deterministic_algorithms asks for them.
 
     Raises TypeError for a dtype and ValueError for a shape, device or layout that
     does not fit, before anything is allocated or launched. A second derivative is

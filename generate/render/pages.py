@@ -8,7 +8,15 @@ from pathlib import Path, PurePosixPath
 import jinja2
 
 from generate.digest import kernels_digest, traps_digest
-from generate.render import choice, entries, repeat, source, timelines, traps
+from generate.render import (
+    choice,
+    entries,
+    reference,
+    repeat,
+    source,
+    timelines,
+    traps,
+)
 from generate.render.charts import Chart
 from generate.render.claims import CLAIMS, GROUPS, MARGIN, OUTCOMES, Judged, Said
 from generate.render.drawings import drawings
@@ -17,6 +25,7 @@ from generate.render.fact import LESSON, Fact, element
 from generate.render.measured import Measurements, Missing
 from generate.render.stills import Stills
 from generate.schema import Recording
+from kernels import SUPPORTED_PAIRS
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
@@ -139,6 +148,8 @@ class Page:
             "source": self.source,
             "excerpt": self.excerpt,
             "function": self.function,
+            "reference": self.reference,
+            "supported_pairs": SUPPORTED_PAIRS,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
@@ -344,12 +355,27 @@ class Page:
         fence = f'````python title="kernels/{name}.py" linenums="{block.first}"'
         return f"{fence}\n{block.text}\n````"
 
-    def function(self, name: str, function: str) -> str:
-        """One function of a kernel's file, or of the plan's."""
-        found = source.functions(self._kernel(name))
+    def function(self, name: str, *functions: str) -> str:
+        """Functions, or other names, of a kernel's file or of the plan's."""
+        code = "\n".join(self._definition(name, function) for function in functions)
+        return f'````python title="kernels/{name}.py"\n{code}\n````'
+
+    def reference(self, name: str, function: str) -> str:
+        """How a function or class of a file is called, and its docstring."""
+        code = self._definition(name, function)
+        text = self._kernel(name).read_text(encoding="utf-8")
+        return self._use(
+            "partials/reference.md.j2",
+            entry=reference.entry(code, reference.address(name, function)),
+            file=f"kernels/{name}.py",
+            line=text[: text.index(f"{code}\n")].count("\n") + 1,
+        ).strip()
+
+    def _definition(self, name: str, function: str) -> str:
+        found = source.definitions(self._kernel(name))
         if function not in found:
-            raise RenderError(f"{TEMPLATES}/{self.name}: {name}.py has no {function}()")
-        return f'````python title="kernels/{name}.py"\n{found[function]}\n````'
+            raise RenderError(f"{TEMPLATES}/{self.name}: {name}.py has no {function}")
+        return found[function]
 
     def exhibit(self, anchor: str) -> str:
         """What a trap did, in one sentence, and the way to its exhibit."""

@@ -154,13 +154,19 @@ def changes(old: str, new: str, before: str, after: str) -> str:
     return "\n".join(lines)
 
 
-def functions(file: Path) -> dict[str, str]:
-    """The functions of a file, by name, as they are written."""
+def definitions(file: Path) -> dict[str, str]:
+    """Functions, classes and other names of a file, by name, as they are written."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     found = {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef):
-            first = min(part.lineno for part in (node, *node.decorator_list))
-            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+        first = node.lineno
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name = node.name
+            first = min([first, *(part.lineno for part in node.decorator_list)])
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+        else:
+            continue
+        found[name] = "\n".join(lines[first - 1 : node.end_lineno])
     return found

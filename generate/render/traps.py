@@ -190,7 +190,7 @@ def _checking(file: Path) -> dict[str, str]:
 def _difference(root: Path, file: Path) -> str:
     """A kernel against the lesson's, where it is the mistake, and the calls."""
     lesson = root / "kernels" / "dw.py"
-    call = source.functions(file)
+    call = source.definitions(file)
     calls = source.changes(call["broken"], call["fixed"], "broken", "fixed")
     if not (kernel := _kernel(file)):
         return calls

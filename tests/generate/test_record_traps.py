@@ -10,7 +10,7 @@ import torch
 from generate.digest import traps_digest
 from generate.record import traps
 from generate.record.traps import CELLS, LEFT_BEHIND, picture, point
-from generate.render.source import functions
+from generate.render.source import definitions
 from kernels.traps import TRAPS
 
 KERNELS = Path(__file__).parents[2] / "kernels"
@@ -162,10 +162,10 @@ def test_the_digest_is_of_the_code(tmp_path):
 @pytest.mark.parametrize("name", TRAPS)
 def test_a_broken_kernel_has_one_mistake(name):
     """A kernel of a trap is the lesson's but for a few lines."""
-    own = functions(KERNELS / "traps" / f"{name}.py").get("dw_kernel")
+    own = definitions(KERNELS / "traps" / f"{name}.py").get("dw_kernel")
     if own is None:
         return
-    lesson = functions(KERNELS / "dw.py")["dw_kernel"]
+    lesson = definitions(KERNELS / "dw.py")["dw_kernel"]
     lines = difflib.ndiff(own.splitlines(), lesson.splitlines())
     changed = [line for line in lines if line[0] in "+-"]
     assert 0 < len(changed) <= 8, "\n".join(changed)
