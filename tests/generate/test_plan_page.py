@@ -263,7 +263,7 @@ def test_both_rules_stand_in_the_chart(found: Measurements):
             if t["meta"]["group"] == shape_label(shape) and t["mode"] == "lines"
         }
         planned, lesson = lines["planned"], lines["lesson's rule"]
-        assert (planned["line"]["dash"], lesson["line"]["dash"]) == ("dash", "dot")
+        assert (planned["line"]["dash"], lesson["line"]["dash"]) == ("dashdot", "dot")
         assert planned["x"] == [found.planned_split(shape).split_t] * 2
         assert f"{lesson_split(found, shape)}" in lesson["hovertext"][0]
 
