@@ -2,9 +2,10 @@
 
 `matmul`, `matmul_dx` and `matmul_dw` take 2-D tensors of any strides and any
 size, 0 and 1 included, on any CUDA device (or on the CPU under Triton's
-interpreter, TRITON_INTERPRET=1). They read operands where they lie, never
-copy or tune, and own the initialisation of everything they return. They are
-no autograd functions: they are what one calls.
+interpreter, TRITON_INTERPRET=1). They read operands where they lie, but for
+copies that the fast kernels make for the copy engine; never tune; and own the
+initialisation of everything they return. They are no autograd functions: they
+are what one calls.
 
 Each launches one of two implementations, with the same contract: "fast", the
 kernels under kernels/fast as planned for the shape, or "lesson", the kernels

@@ -5,6 +5,7 @@ with it, the site computes tile counts with it, and tests fake the device.
 """
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -284,12 +285,17 @@ def plan(
 # Rows of tiles that are worked on together, for L2's sake.
 GROUP = 8
 # Microseconds of any launch, on the GPU, and of what a second one adds.
-LAUNCH_TIME = 4.0
-SECOND_LAUNCH_TIME = 2.0
+LAUNCH_TIME = 5.0
+SECOND_LAUNCH_TIME = 1.0
 # Of a launch that clears the gradient, while the next one multiplies already.
-CLEARING_TIME = 1.0
+CLEARING_TIME = 2.2
+# Of each share of a tile, as one program reads them one after another.
+SHARE_TIME = 0.11
+# How long programs take that share an SM, of their full_time, while the power limit
+# does not set the clock yet.
+PAIRED = 0.92
 # Bytes that a microsecond reads or writes, where nothing else is to be done.
-BYTES_PER_TIME = 4.0e6
+BYTES_PER_TIME = 4.6e6
 # Of shared memory, for the barriers of each stage of a pipeline, at most.
 BARRIER_BYTES = 24
 # The copy engine came with this compute capability.
@@ -320,25 +326,38 @@ class Candidate:
     join_time: float = 0.0
 
 
-# One owner a tile; the small ones are for outputs of few rows or columns.
+# One owner a tile, for forward and dX; the small ones are for outputs of few rows
+# or columns.
 WHOLE_TILES = (
-    Candidate(128, 256, 64, 8, 4, 2, 0.60, 0.73, 2.1),
-    Candidate(64, 256, 64, 4, 4, 1, 0.32, 0.40, 0.95),
-    Candidate(64, 128, 64, 4, 4, 1, 0.36, 0.29, 0.64),
-    Candidate(128, 64, 64, 4, 4, 1, 0.36, 0.33, 0.57),
-    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 0.59),
+    Candidate(128, 256, 64, 8, 4, 2, 0.58, 0.695, 1.8),
+    Candidate(256, 128, 64, 8, 4, 2, 0.61, 0.735, 1.8),
+    Candidate(128, 128, 64, 8, 3, 2, 0.40, 0.385, 1.5),
+    Candidate(128, 128, 64, 4, 3, 2, 0.40, 0.375, 0.9),
+    Candidate(64, 128, 64, 4, 4, 1, 0.30, 0.24, 0.57),
+    Candidate(128, 64, 64, 4, 4, 1, 0.33, 0.253, 0.64),
 )
-# dW, into fp32, with one or several owners a tile.
+# Into fp32, the gradient or a workspace, with one or several owners a tile.
 SPLIT_TILES = (
-    Candidate(128, 256, 64, 8, 3, 2, 0.60, 0.665, 7.0),
-    Candidate(128, 128, 64, 8, 4, 1, 0.34, 0.35, 3.6),
-    Candidate(128, 64, 64, 4, 4, 1, 0.34, 0.30, 0.7),
+    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.69, 6.2),
+    Candidate(256, 128, 64, 8, 4, 4, 0.68, 0.71, 5.3),
+    Candidate(128, 128, 64, 8, 4, 1, 0.36, 0.38, 3.0),
+    Candidate(128, 128, 64, 8, 3, 4, 0.49, 0.394, 3.9),
+    Candidate(128, 128, 64, 4, 3, 4, 0.45, 0.388, 4.1),
+    Candidate(128, 64, 64, 4, 4, 1, 0.30, 0.347, 2.1),
+    Candidate(64, 128, 64, 4, 4, 2, 0.265, 0.283, 1.9),
+    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 1.1),
 )
-# dW, with the last tiles shared in blocks.
+# With the last tiles shared in blocks.
 SHARED_TILES = (
-    Candidate(128, 256, 64, 8, 3, 2, 0.72, 0.80, 0.0, 1.07, 4.4),
-    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 4.0, 0.56, 5.4),
+    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.695, 6.2, 0.82, 5.9),
+    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 2.9, 0.60, 4.2),
 )
+# L2 hands out lines of so many bytes. Rows that begin elsewhere cost the copy engine
+# more of them: the more, the less their pitch has in common with a line.
+LINE_BYTES = 128
+# An operand is better copied to rows of whole lines where each of its elements is used
+# so often for each byte that its pitch has in common with a line.
+PADDED_FROM = 200
 
 
 @dataclass(frozen=True)
@@ -376,9 +395,10 @@ def fast_time(
 ) -> float:
     """Time of a plan made from a candidate, in microseconds of an H200.
 
-    The longest of three: of the longest program, wave after wave; of all work
-    spread evenly, at the clock that the power limit leaves; of reading and writing
-    everything once. Then what clearing a gradient, or summing a workspace, adds.
+    The longest of three: of the longest program, wave after wave, or of the SM with
+    the most programs; of all work spread evenly, at the clock that the power limit
+    leaves; of reading and writing everything once. Then what clearing a gradient,
+    or summing a workspace, adds.
     """
     rows, columns, depth = product_sizes(p.op, shape)
     blocks, sm_count = contracted_blocks(p.op, shape, p.tile), device.sm_count
@@ -388,18 +408,23 @@ def fast_time(
     copied = traffic / BYTES_PER_TIME + c.start_time
     if p.kernel == "stream_k":
         waves, rest = divmod(p.tiles, p.programs)
-        slices = (p.programs + rest) / p.tiles
+        slices, shares = (p.programs + rest) / p.tiles, p.programs / max(rest, 1)
         longest = waves * (blocks * c.full_time + c.start_time)
         longest += rest * blocks / p.programs * c.shared_time + c.join_time
         spread = 0.0
     else:
-        programs, slices = p.tiles * p.split_t, p.split_t
+        programs, slices, shares = p.tiles * p.split_t, p.split_t, p.split_t
         longest = cdiv(blocks, p.split_t) * c.block_time + c.start_time
         longest *= cdiv(programs, sm_count * resident)
+        if resident > 1 and programs > sm_count:
+            paired = blocks / p.split_t * c.full_time * PAIRED
+            paired += c.start_time / resident
+            longest = max(longest, cdiv(programs, sm_count) * paired)
         spread = p.tiles * blocks * c.full_time + programs * c.start_time / resident
     time = LAUNCH_TIME + max(longest, spread / sm_count, copied)
     if p.reduction == "workspace":
-        time += SECOND_LAUNCH_TIME + (slices + passes) * out_bytes / BYTES_PER_TIME
+        shared = slices * rows * columns * 4 + passes * out_bytes
+        time += SECOND_LAUNCH_TIME + shared / BYTES_PER_TIME + shares * SHARE_TIME
     elif p.reduction == "atomic" and mode == "overwrite":
         time += CLEARING_TIME
     return time
@@ -419,6 +444,15 @@ def fast_shared_memory_bytes(
     rows, columns, depth = blocks
     stage = (rows + columns) * depth * itemsize + BARRIER_BYTES
     return num_stages * stage + rows * columns // parts * out_itemsize
+
+
+def pays_to_pad(pitch_bytes: int, uses: int) -> bool:
+    """Whether an operand is better copied to rows of whole lines of L2.
+
+    pitch_bytes: from one row to the next. uses: of each element in the product.
+    """
+    common = math.gcd(pitch_bytes, LINE_BYTES)
+    return common < LINE_BYTES and uses >= PADDED_FROM * common
 
 
 def has_descriptors(device: Device) -> bool:
@@ -489,8 +523,13 @@ def ranked_plans(
         return []
     out_itemsize = out_itemsize or (4 if op == "dw" else itemsize)
     found = []
-    for c in WHOLE_TILES if op != "dw" else SPLIT_TILES + SHARED_TILES:
-        num_stages, resident = _fitted(c, itemsize, out_itemsize, device)
+    whole = WHOLE_TILES if op != "dw" else ()
+    for c in whole + SPLIT_TILES + SHARED_TILES:
+        # Shares are stored in fp32, by stream-K beside whole tiles.
+        stored = out_itemsize if c in WHOLE_TILES else 4
+        if c in SHARED_TILES and op != "dw":
+            stored += out_itemsize
+        num_stages, resident = _fitted(c, itemsize, stored, device)
         if not resident:
             continue
         for p in _fast_plans(op, shape, c, num_stages, resident, device):
@@ -561,19 +600,21 @@ def _fast_plans(op, shape, c, num_stages, resident, device):
     }
     tile = Tile(along[0], along[1], along[2], c.num_warps, num_stages)
     tiles, slots = output_tiles(op, shape, tile), device.sm_count * resident
+    reductions = ("atomic", "workspace") if op == "dw" else ("workspace",)
     if c in SHARED_TILES:
         if tiles % device.sm_count:
-            for reduction in ("atomic", "workspace"):
+            for reduction in reductions:
                 programs = (tiles, device.sm_count, c.parts, 1)
                 yield FastPlan(op, "stream_k", tile, *programs, reduction)
         return
-    yield FastPlan(op, "persistent", tile, tiles, min(tiles, slots), c.parts)
-    if op != "dw":
+    if op == "dw" or c in WHOLE_TILES:
+        yield FastPlan(op, "persistent", tile, tiles, min(tiles, slots), c.parts)
+    if c in WHOLE_TILES:
         return
     # Of the splits that take so many waves, the largest has the shortest programs.
     largest = largest_split(contracted_blocks(op, shape, tile))
     for split_t in sorted({min(largest, n * slots // tiles) for n in (1, 2, 3)}):
         if split_t > 1:
-            for reduction in ("atomic", "workspace"):
+            for reduction in reductions:
                 programs = (tiles, tiles * split_t, c.parts, split_t)
                 yield FastPlan(op, "split", tile, *programs, reduction)

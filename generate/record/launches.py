@@ -20,7 +20,7 @@ from kernels.fast import ops as fast
 from kernels.plan import FastKernel
 
 SAMPLES, CALLS = 25, 200
-KERNELS = ("zero", *get_args(FastKernel))
+KERNELS = ("zero", "shares", "pad", "copy", *get_args(FastKernel))
 
 
 def steps(context: Context) -> int:

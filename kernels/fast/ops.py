@@ -1,28 +1,34 @@
 """Host side of the fast kernels: describe the operands, plan, allocate, launch.
 
 `multiply` is what the public functions of `kernels.ops` run by default, under the
-contract that they state. Where descriptors cannot take a tensor, pointers do.
+contract that they state. A tensor that descriptors cannot take is copied to rows
+that they can, or pointers serve.
 
 All that a launch needs to know of its tensors but where they lie is worked out once
 and kept: a call of known shapes and strides only describes them and launches.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import device, host
 from kernels.fast import tuned
 from kernels.fast.descriptor import descriptor_kernel
 from kernels.fast.grouped import grouped_kernel
+from kernels.fast.pad import copy_kernel, pad_kernel
 from kernels.fast.persistent import persistent_kernel
+from kernels.fast.shares import shares_kernel
 from kernels.fast.split import split_kernel
-from kernels.fast.stream_k import stream_k_kernel, stream_k_reduce_kernel
+from kernels.fast.stream_k import stream_k_kernel
 from kernels.fast.zero import zero_kernel
 from kernels.plan import (
     GROUP,
+    LINE_BYTES,
     FastPlan,
     Mode,
     Op,
@@ -30,12 +36,14 @@ from kernels.plan import (
     cdiv,
     fast_plan,
     output_tiles,
+    pays_to_pad,
     product_sizes,
 )
 
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
-# Rows of a tile that one program clears, or sums the shares of.
-STRIP = 16
+# Rows of a tile that one program clears, and elements of which one sums the shares.
+STRIP, SUMMED = 16, 1024
+PAD_BLOCK, COPY_BLOCK = (8, 128), (4, 256)
 # Of prepared launches that are kept; then they are forgotten all at once.
 KEPT = 4096
 
@@ -153,7 +161,7 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
 def _key(op, mode, reduction, plan, a, b, out) -> tuple | None:
     """All that a prepared launch depends on; None for what is no matrix."""
     try:
-        places = a.data_ptr() | b.data_ptr()
+        places = a.data_ptr() % 16, b.data_ptr() % 16
         key = (
             op,
             mode,
@@ -163,13 +171,13 @@ def _key(op, mode, reduction, plan, a, b, out) -> tuple | None:
             *(b.shape, b.stride(), b.dtype, b.device),
         )
         if out is not None:
-            places |= out.data_ptr()
+            places += (out.data_ptr() % 16,)
             key += (out.shape, out.stride(), out.dtype, out.device)
         if a.dtype == torch.float32:
             key += (host.precision(),)
     except (AttributeError, RuntimeError):
         return None
-    return (*key, places % 16 == 0)
+    return (*key, *(place == 0 for place in places))
 
 
 def _plain(known: Prepared, a, b, out) -> bool:
@@ -215,17 +223,18 @@ def _check(op, a, b, out, mode, reduction) -> None:
 
 
 def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
-    left, right = a.T if op == "dw" else a, b.T if op == "dx" else b
-    shape = (left.shape[0], right.shape[1])
+    shape = _product_shape(op, a, b)
     dtype = torch.float32 if op == "dw" else a.dtype
-    fit = descriptor_fits(a) and descriptor_fits(b)
     if out is None:
-        # A new tensor begins well; only its pitch is to be looked at.
-        fit = fit and shape[1] * dtype.itemsize % 16 == 0
         strides = (shape[1], 1)
+        # A new tensor begins well; only its pitch is to be looked at.
+        out_fits = shape[1] * dtype.itemsize % 16 == 0
     else:
-        fit = fit and descriptor_fits(out, written=True)
         dtype, strides = out.dtype, out.stride()
+        out_fits = descriptor_fits(out, written=True)
+    fits = _fits_well(a, shape[1]), _fits_well(b, shape[0]), out_fits
+    # Sizes alone cannot be mended by a copy.
+    fit = all(fits) or max(_sizes(op, a, b)) < 2**31
     if plan is None:
         asked = question(op, a, b, dtype, mode, reduction)
         plan = fast_plan(**asked, descriptors=fit)
@@ -236,9 +245,15 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
     accumulate = mode == "accumulate"
     # Exact for 16 bits, whatever the framework is set to.
     precision = host.precision() if a.dtype == torch.float32 else "ieee"
-    launch = _grouped if plan.kernel == "grouped" else _by_descriptors
+    launch = (plan, a, b, shape, strides, accumulate, precision)
+    if plan.kernel == "grouped":
+        run = _grouped(*launch)
+    elif all(fits):
+        run = _by_descriptors(*launch)
+    else:
+        run = _padded(fits, *launch)
     return Prepared(
-        run=launch(plan, left, right, shape, strides, accumulate, precision),
+        run=run,
         plan=plan,
         shape=shape,
         dtype=dtype,
@@ -247,6 +262,11 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
             0 if tensor is None else host.extent(tensor) for tensor in (a, b, out)
         ),
     )
+
+
+def _fits_well(operand: torch.Tensor, uses: int) -> bool:
+    pitch = max(operand.stride()) * operand.itemsize
+    return descriptor_fits(operand) and not pays_to_pad(pitch, uses)
 
 
 def question(op, a, b, dtype, mode, reduction) -> dict:
@@ -268,14 +288,24 @@ def _sizes(op, a, b) -> tuple[int, int, int]:
     return (a.shape[0], *b.shape) if op == "dx" else (*a.shape, b.shape[1])
 
 
+def _product_shape(op, a, b) -> tuple[int, int]:
+    left, right = _factors(op, a, b)
+    return left.shape[0], right.shape[1]
+
+
+def _factors(op, a, b) -> tuple[torch.Tensor, torch.Tensor]:
+    """Left [ROWS, DEPTH] and right [DEPTH, COLUMNS]; transposed, they are views."""
+    return a.T if op == "dw" else a, b.T if op == "dx" else b
+
+
 def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) -> None:
     if plan.op != op or plan.tiles != output_tiles(op, shape, plan.tile):
         raise ValueError(
             f"plan must be one of {op} at {shape}, got one of {plan.op} with "
             f"{plan.tiles} tiles"
         )
-    if plan.reduction != "none" and op != "dw":
-        raise ValueError(f"plan must not reduce {op}, got {plan.reduction!r}")
+    if plan.reduction == "atomic" and op != "dw":
+        raise ValueError(f"plan must not add into {op}, got {plan.reduction!r}")
     shares = plan.split_t > 1 or plan.kernel == "stream_k"
     if plan.reduction == "none" and shares:
         raise ValueError(
@@ -283,7 +313,7 @@ def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) 
         )
     if plan.kernel != "grouped" and not fit:
         raise ValueError(
-            "plan must be grouped, as descriptors cannot take these tensors, "
+            "plan must be grouped, as descriptors cannot take these sizes, "
             f"got {plan.kernel!r}"
         )
 
@@ -294,8 +324,9 @@ def _blocks(plan: FastPlan) -> tuple[int, int, int]:
     return product_sizes(plan.op, (tile.block_t, tile.block_k, tile.block_n))
 
 
-def _grouped(plan, left, right, shape, strides, accumulate, precision):
+def _grouped(plan, a, b, shape, strides, accumulate, precision):
     """A launch by pointers, of tensors of any strides."""
+    left, right = _factors(plan.op, a, b)
     grid = (plan.tiles, plan.split_t)
     sizes = (*shape, left.shape[1], *left.stride(), *right.stride())
     block_rows, block_columns, block_depth = _blocks(plan)
@@ -321,12 +352,91 @@ def _grouped(plan, left, right, shape, strides, accumulate, precision):
     return run_in_workspace if plan.reduction == "workspace" else run
 
 
-def _by_descriptors(plan, left, right, shape, strides, accumulate, precision):
+def _padded(fits, plan, a, b, shape, strides, accumulate, precision):
+    """A launch by descriptors, with copies for those that they cannot take as it is.
+
+    fits: whether they can take a, b and out.
+    """
+    like_a, like_b = (
+        tensor if fits else _roomy(tensor.shape, tensor.stride(), tensor.dtype)
+        for tensor, fits in zip((a, b), fits, strict=False)
+    )
+    out_fits = fits[2]
+    if not out_fits:
+        strides = _roomy(shape, strides, torch.float32).stride()
+    adds = accumulate and out_fits
+    run_fitting = _by_descriptors(plan, like_a, like_b, shape, strides, adds, precision)
+
+    def run(a, b, out):
+        if not fits[0]:
+            a = _copied(a, like_a.stride())
+        if not fits[1]:
+            b = _copied(b, like_b.stride())
+        if out_fits:
+            return run_fitting(a, b, out)
+        room = torch.empty_strided(shape, strides, dtype=out.dtype, device=out.device)
+        run_fitting(a, b, room)
+        _copy(room, out, accumulate)
+
+    return run
+
+
+def _roomy(shape, strides, dtype) -> torch.Tensor:
+    """A tensor without memory, of rows, or columns, at a pitch of whole lines."""
+    line = LINE_BYTES // dtype.itemsize
+    swapped = strides[0] == 1 and strides[1] != 1
+    pitch = cdiv(shape[0] if swapped else shape[1], line) * line
+    strides = (1, pitch) if swapped else (pitch, 1)
+    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+
+
+def _copied(tensor: torch.Tensor, strides: tuple[int, int]) -> torch.Tensor:
+    """The tensor in roomy rows, or columns."""
+    made = torch.empty_strided(
+        tensor.shape, strides, dtype=tensor.dtype, device=tensor.device
+    )
+    source, target = (tensor, made) if strides[1] == 1 else (tensor.T, made.T)
+    if tensor.itemsize != 2 or source.stride(1) != 1:
+        _copy(source, target)
+        return made
+    rows, columns = source.shape
+    blocks = cdiv(rows, PAD_BLOCK[0]) * cdiv(cdiv(columns, 4), PAD_BLOCK[1])
+    pad_kernel[(blocks,)](
+        source,
+        target,
+        rows,
+        columns,
+        source.stride(0),
+        target.stride(0),
+        BLOCK_ROWS=PAD_BLOCK[0],
+        BLOCK_WORDS=PAD_BLOCK[1],
+    )
+    return made
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor, add: bool = False) -> None:
+    if target.stride(1) != 1:
+        source, target = source.T, target.T
+    blocks = zip(target.shape, COPY_BLOCK, strict=True)
+    copy_kernel[(math.prod(cdiv(size, block) for size, block in blocks),)](
+        source,
+        target,
+        *target.shape,
+        *source.stride(),
+        *target.stride(),
+        BLOCK_ROWS=COPY_BLOCK[0],
+        BLOCK_COLUMNS=COPY_BLOCK[1],
+        ADD=add,
+    )
+
+
+def _by_descriptors(plan, a, b, shape, strides, accumulate, precision):
     """A launch of any other kernel, into an out whose rows lie in a line.
 
     An out that lies the other way is the product of the transposed operands in the
     opposite order, written in rows.
     """
+    left, right = _factors(plan.op, a, b)
     rows, columns, depth = _blocks(plan)
     exchanged = strides[1] != 1
     if exchanged:
@@ -350,12 +460,14 @@ def _by_descriptors(plan, left, right, shape, strides, accumulate, precision):
     described_right = _describer(right.shape, right.stride(), (depth, columns))
     part = (rows, columns // plan.parts)
     clear = None
+    # A kernel may begin, and multiply, before the gradient has been cleared, and the
+    # one that sums its shares be at hand before its end: programmatic dependent
+    # launch, which the interpreter does not have.
+    early = not triton.knobs.runtime.interpret
     if plan.kernel in ("split", "stream_k"):
-        constants["WAIT"] = False
+        constants |= {"WAIT": False, "EARLY": early and plan.reduction == "workspace"}
+        constants["WORKSPACE"] = plan.reduction == "workspace"
     if _shared(plan) and not accumulate:
-        # The kernel may begin, and multiply, before the gradient has been cleared:
-        # programmatic dependent launch, which the interpreter does not have.
-        early = left.device.type == "cuda"
         clear = _zero(plan, sizes, (rows, columns), strides, early)
         if early:
             constants |= {"WAIT": True, "launch_pdl": True}
@@ -440,64 +552,76 @@ def _persistent(plan, sizes, constants, part, strides, accumulate):
 def _split(plan, sizes, constants, part, strides, accumulate):
     grid = (plan.tiles, plan.split_t)
     described = _describer(sizes[:2], strides, part)
-    # Slices of whole tiles, or the last tiles of one would reach into the next.
-    rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
-    rows, columns = rows * cdiv(sizes[0], rows), columns * cdiv(sizes[1], columns)
-    size = (plan.split_t * rows, columns)
-    described_slices = _describer(size, (columns, 1), part)
 
     def launch(left, right, out):
         split_kernel[grid](left, right, described(out), *sizes, **constants)
 
-    def launch_in_workspace(left, right, out):
-        workspace = out.new_empty(size)
-        slices = described_slices(workspace)
-        split_kernel[grid](left, right, slices, *sizes, **constants)
-        whole = (plan.split_t, *sizes[:2]), (rows * columns, columns, 1)
-        host.sum_slices(workspace.as_strided(*whole), out, accumulate)
+    if plan.reduction != "workspace":
+        return launch
+    described_slots, sum_shares = _shares(
+        plan, sizes, constants, part, strides, accumulate
+    )
 
-    return launch_in_workspace if plan.reduction == "workspace" else launch
+    def launch_in_workspace(left, right, out):
+        workspace, slots = described_slots(out)
+        split_kernel[grid](left, right, slots, *sizes, **constants)
+        sum_shares(workspace, out)
+
+    return launch_in_workspace
 
 
 def _stream_k(plan, sizes, constants, part, strides, accumulate):
+    grid = (plan.programs,)
     described = _describer(sizes[:2], strides, part)
-    rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
-    rest = plan.tiles % plan.programs
-    in_workspace = plan.reduction == "workspace"
-    size = ((plan.programs + rest) * rows, columns)
-    described_shares = _describer(size, (columns, 1), part)
 
     def launch(left, right, out):
         target = described(out)
-        shares = target
-        if in_workspace and rest:
-            workspace = out.new_empty(size)
-            shares = described_shares(workspace)
-        stream_k_kernel[(plan.programs,)](
-            left,
-            right,
-            target,
-            shares,
-            *sizes,
-            **constants,
-            WORKSPACE=in_workspace,
-        )
-        if in_workspace and rest:
-            stream_k_reduce_kernel[(rest, cdiv(rows, STRIP))](
-                workspace,
-                out,
-                *sizes,
-                plan.programs,
-                *strides,
-                BLOCK_ROWS=rows,
-                BLOCK_COLUMNS=columns,
-                BLOCK_DEPTH=constants["BLOCK_DEPTH"],
-                STRIP=STRIP,
-                GROUP=GROUP,
-                ACCUMULATE=accumulate,
-            )
+        stream_k_kernel[grid](left, right, target, target, *sizes, **constants)
 
-    return launch
+    if plan.reduction != "workspace" or not plan.tiles % plan.programs:
+        return launch
+    described_slots, sum_shares = _shares(
+        plan, sizes, constants, part, strides, accumulate
+    )
+
+    def launch_in_workspace(left, right, out):
+        workspace, slots = described_slots(out)
+        stream_k_kernel[grid](left, right, described(out), slots, *sizes, **constants)
+        sum_shares(workspace, out)
+
+    return launch_in_workspace
+
+
+def _shares(plan, sizes, constants, part, strides, accumulate):
+    """Makes and describes the slots of a workspace; sums them up."""
+    rows, columns = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
+    stream_k = plan.kernel == "stream_k"
+    tiles, programs, slots = plan.tiles, plan.split_t, plan.tiles * plan.split_t
+    if stream_k:
+        tiles, programs = plan.tiles % plan.programs, plan.programs
+        slots = programs + tiles
+    size = (slots * rows, columns)
+    described = _describer(size, (columns, 1), part)
+    strip = min(rows, max(1, SUMMED // columns))
+    grid = (tiles, rows // strip)
+    numbers = (*sizes, programs, *strides)
+    options = {
+        name: constants[name]
+        for name in ("BLOCK_ROWS", "BLOCK_COLUMNS", "BLOCK_DEPTH", "GROUP")
+    }
+    options |= {"STRIP": strip, "STREAM_K": stream_k, "ACCUMULATE": accumulate}
+    options["WAIT"] = constants["EARLY"]
+    if constants["EARLY"]:
+        options["launch_pdl"] = True
+
+    def described_slots(out):
+        workspace = torch.empty(size, dtype=torch.float32, device=out.device)
+        return workspace, described(workspace)
+
+    def sum_shares(workspace, out):
+        shares_kernel[grid](workspace, out, *numbers, **options)
+
+    return described_slots, sum_shares
 
 
 def _adds(plan: FastPlan, accumulate: bool) -> bool:

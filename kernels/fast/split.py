@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
 
@@ -25,6 +25,8 @@ def split_kernel(
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
     ADD: tl.constexpr,
+    WORKSPACE: tl.constexpr,
+    EARLY: tl.constexpr,
     WAIT: tl.constexpr,
 ):
     """out[ROWS, COLUMNS] = left[ROWS, DEPTH] · right[DEPTH, COLUMNS].
@@ -35,12 +37,16 @@ def split_kernel(
     Grid: (cdiv(ROWS, BLOCK_ROWS) * cdiv(COLUMNS, BLOCK_COLUMNS), SPLIT).
     The SPLIT programs of a tile own one whole-block range of DEPTH each.
     ADD: add into out, which is fp32, in order of arrival: deterministic for
-    a SPLIT of 1. Otherwise out is an fp32 workspace of SPLIT slices, each of
-    whole tiles, one below the other: deterministic, and for reduce_kernel to
-    sum. With a SPLIT of 1, out may be of any type, and end where it likes.
+    a SPLIT of 1. WORKSPACE: each program has a tile-sized slot of its own in
+    out, an fp32 workspace, for shares_kernel to sum: deterministic.
+    Otherwise, for a SPLIT of 1, out is stored, and may be of any type.
+    EARLY: that next kernel may begin, which waits for this one's end.
     WAIT: for the end of the kernel before, zero_kernel, which clears out.
     PRECISION: of fp32 products, "ieee" or "tf32"; 16-bit ones are exact.
     """
+    if EARLY:
+        gdc_launch_dependents()
+
     # [tile]
     tiles_down = tl.cdiv(ROWS, BLOCK_ROWS)
     tiles_across = tl.cdiv(COLUMNS, BLOCK_COLUMNS)
@@ -66,6 +72,7 @@ def split_kernel(
     # [store]
     if WAIT:
         gdc_wait()
-    if not ADD:
-        row += tl.program_id(1) * tiles_down * BLOCK_ROWS
+    if WORKSPACE:
+        row = (tile * SPLIT + tl.program_id(1)) * BLOCK_ROWS
+        column = 0
     put_tile(out, acc, row, column, PARTS, ADD)

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
 
@@ -27,6 +27,7 @@ def stream_k_kernel(
     PRECISION: tl.constexpr,
     ADD: tl.constexpr,
     WORKSPACE: tl.constexpr,
+    EARLY: tl.constexpr,
     WAIT: tl.constexpr,
 ):
     """out[ROWS, COLUMNS] = left[ROWS, DEPTH] · right[DEPTH, COLUMNS].
@@ -39,12 +40,15 @@ def stream_k_kernel(
     tiles that remain, tile after tile, are shared out in equal ranges.
     ADD: whole tiles are added into out, which is fp32, instead of stored.
     WORKSPACE: a share goes to a tile-sized slot of its own in the fp32
-    workspace, for stream_k_reduce_kernel to sum: deterministic. Otherwise
-    shares are added into out, in order of arrival.
+    workspace, for shares_kernel to sum: deterministic. Otherwise shares are
+    added into out, in order of arrival.
+    EARLY: that next kernel may begin, which waits for this one's end.
     WAIT: for the end of the kernel before, zero_kernel, which clears the
     shared tiles of out.
     PRECISION: of fp32 products, "ieee" or "tf32"; 16-bit ones are exact.
     """
+    if EARLY:
+        gdc_launch_dependents()
     tiles_down = tl.cdiv(ROWS, BLOCK_ROWS)
     tiles_across = tl.cdiv(COLUMNS, BLOCK_COLUMNS)
     blocks = tl.cdiv(DEPTH, BLOCK_DEPTH)
@@ -105,62 +109,3 @@ def shared_blocks(program, programs, rest, blocks):
     low = tl.minimum(program, sharers) * shared // sharers
     high = tl.minimum(program + 1, sharers) * shared // sharers
     return low, high
-
-
-# [reduce]
-@triton.jit
-def stream_k_reduce_kernel(
-    workspace_ptr,
-    out_ptr,
-    ROWS,
-    COLUMNS,
-    DEPTH,
-    programs,
-    stride_or,
-    stride_oc,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLUMNS: tl.constexpr,
-    BLOCK_DEPTH: tl.constexpr,
-    STRIP: tl.constexpr,
-    GROUP: tl.constexpr,
-    ACCUMULATE: tl.constexpr,
-):
-    """Sum the shares of each shared tile into out, plus what it holds if asked.
-
-    workspace_ptr: what stream_k_kernel stored with as many programs;
-    out_ptr: fp32. Strides count elements.
-    Grid: (shared tiles, BLOCK_ROWS // STRIP), one program a strip of a tile.
-    Shares are added in order of their blocks: deterministic.
-    """
-    tiles_down = tl.cdiv(ROWS, BLOCK_ROWS)
-    tiles_across = tl.cdiv(COLUMNS, BLOCK_COLUMNS)
-    blocks = tl.cdiv(DEPTH, BLOCK_DEPTH).to(tl.int64)
-
-    # [strip]
-    rest = tl.num_programs(0)
-    shared = tl.program_id(0).to(tl.int64)
-    tile = tiles_down * tiles_across - rest + shared
-    above, before = grouped_tile(tile, tiles_down, tiles_across, GROUP)
-    within = tl.program_id(1) * STRIP + tl.arange(0, STRIP)
-    across = tl.arange(0, BLOCK_COLUMNS)
-    r = above * BLOCK_ROWS + within
-    c = before * BLOCK_COLUMNS + across
-    inside = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
-
-    # [sum]
-    # Of low(p) = p * all // sharers, the last p that is not beyond a block.
-    all_blocks = rest * blocks
-    sharers = tl.minimum(all_blocks, programs)
-    begin = ((shared * blocks + 1) * sharers - 1) // all_blocks
-    end = ((shared + 1) * blocks * sharers - 1) // all_blocks
-    offsets = within[:, None] * BLOCK_COLUMNS + across[None, :]
-    acc = tl.zeros((STRIP, BLOCK_COLUMNS), dtype=tl.float32)
-    for program in range(begin, end + 1):
-        slot = (program + shared) * (BLOCK_ROWS * BLOCK_COLUMNS)
-        acc += tl.load(workspace_ptr + slot + offsets)
-
-    # [reduced]
-    out_ptrs = out_ptr + r[:, None] * stride_or + c[None, :] * stride_oc
-    if ACCUMULATE:
-        acc += tl.load(out_ptrs, mask=inside, other=0.0)
-    tl.store(out_ptrs, acc, mask=inside)

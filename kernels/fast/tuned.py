@@ -6,8 +6,8 @@ forget what was tuned; a process that has read it forgets when it ends.
 
 A kept plan serves calls that are alike: in operation, sizes, strides, dtypes,
 mode, reduction, name and facts of the device, versions of torch and Triton, and
-the code of this package. There is none for tensors that descriptors cannot
-take, so all begin at multiples of 16 bytes.
+the code of this package. Where tensors begin is no matter: what descriptors
+cannot take is copied before.
 """
 
 import functools

@@ -58,7 +58,9 @@ LAUNCHED = (
     "persistent",
     "split",
     "stream_k",
-    "stream_k_reduce",
+    "shares",
+    "pad",
+    "copy",
 )
 OPS = ("forward", "dx", "dw")
 # (kernel, reduction, split over the contraction, parts). A GPU compiles each
@@ -81,6 +83,7 @@ SPLIT_FORMS = (
     ("stream_k", "atomic", 1, 2),
     ("stream_k", "workspace", 1, 2),
 )
+WORKSPACE_FORMS = [form for form in SPLIT_FORMS[4:] if form[1] == "workspace"]
 DETERMINISTIC_FORMS = [form for form in SPLIT_FORMS if form[1] == "workspace"]
 # Pitches and beginnings of multiples of 16 bytes, in either order.
 ALIGNED = {
@@ -197,6 +200,14 @@ def test_every_split_of_dw(form, mode):
 
 
 @on_a_device
+@pytest.mark.parametrize("op", ("forward", "dx"))
+@forms(*WORKSPACE_FORMS)
+def test_sums_of_shares_are_cast_once(op, form):
+    """Forward and dX are shared through an fp32 workspace, into their own dtype."""
+    check(op, SHAPES[op], DTYPES[0], form)
+
+
+@on_a_device
 @forms(*WHOLE_FORMS, ("split", "none", 1, 2))
 def test_accumulating_alone(form):
     """A tile's one owner adds into what the gradient holds."""
@@ -229,6 +240,50 @@ def test_any_stride_by_pointers(op):
     layouts = ("gapped", "row repeated", "pitched")
     shape = shape_of(op, 33, 71, 49)
     check(op, shape, DTYPES[0], GROUPED, layouts=layouts, integers=True)
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize(
+    "layouts",
+    (
+        ("plain", "plain", "plain"),
+        ("pitched", "swapped", "gapped"),
+        ("gapped", "row repeated", "pitched"),
+        ("one value", "column repeated", "swapped"),
+        ("aligned", "pitched", "aligned, swapped"),
+    ),
+    ids=", ".join,
+)
+@pytest.mark.parametrize("dtype", (DTYPES[0], torch.float32), ids=name_of)
+def test_copied_where_descriptors_do_not_fit(op, layouts, dtype):
+    """Odd pitches and starts, gaps and repeats: copies of them are multiplied."""
+    shape = shape_of(op, 33, 71, 49)
+    check(op, shape, dtype, PERSISTENT, layouts=layouts, integers=True)
+
+
+@on_a_device
+@forms(SPLIT_FORMS[2], SPLIT_FORMS[7])
+@every_mode
+def test_gradient_that_descriptors_do_not_fit(form, mode):
+    """It is summed elsewhere, then copied or added into the gradient, once."""
+    layouts, shape = ("plain", "pitched", "pitched"), shape_of("dw", 33, 203, 49)
+    check("dw", shape, DTYPES[0], form, mode=mode, layouts=layouts, integers=True)
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize("position", (0, 1))
+def test_copied_where_it_pays(op, position, monkeypatch):
+    """An operand that fits is copied too, if the plan says so, and that one alone."""
+    copied, shape = [], SHAPES[op]
+    rows, columns, _ = product_sizes(op, shape)
+    paying = (columns, rows)[position]
+    monkeypatch.setattr(fast, "pays_to_pad", lambda _, uses: uses == paying)
+    copy = fast._copied
+    monkeypatch.setattr(fast, "_copied", lambda *a: copied.append(a[0]) or copy(*a))
+    check(op, shape, DTYPES[0], PERSISTENT)
+    assert [tuple(tensor.shape) for tensor in copied] == [shapes(op, shape)[position]]
 
 
 @on_a_device
@@ -407,7 +462,7 @@ def test_descriptors_write_whole_16_bytes():
     ),
 )
 def test_descriptors_do_not_take(tensor):
-    """What the copy engine cannot: the grouped kernel has it."""
+    """What the copy engine cannot: it is copied, or the grouped kernel has it."""
     assert not descriptor_fits(tensor)
 
 
@@ -458,12 +513,12 @@ def test_output_in_an_operand(op, position):
 
 
 @on_a_device
-def test_plan_for_descriptors_that_do_not_fit():
-    """A plan that needs descriptors is refused where there can be none."""
-    x, w = torch.ones(32, 33, device=DEVICE), torch.ones(33, 32, device=DEVICE)
-    plan = planned("forward", PERSISTENT, (32, 33, 32))
+def test_plan_for_sizes_that_descriptors_do_not_take():
+    """A plan that needs descriptors is refused where no copy could mend it."""
+    long = torch.ones(1, 8, device=DEVICE, dtype=DTYPES[0]).expand(2**31, 8)
+    plan = planned("dw", PERSISTENT, (2**31, 8, 8))
     with pytest.raises(ValueError, match="^plan must be grouped"):
-        multiply("forward", x, w, plan=plan)
+        multiply("dw", long, long, plan=plan)
 
 
 # What is planned
@@ -574,7 +629,7 @@ def test_any_shape_on_any_device(
         assert p.split_t == 1 or contracted_blocks(op, shape, p.tile) // p.split_t >= 4
     else:
         assert p.split_t == 1 and p.programs <= p.tiles * sm_count
-    assert op == "dw" or p.reduction == "none"
+    assert op == "dw" or p.reduction != "atomic"
 
 
 # What is compiled for a GPU that is not here
@@ -608,7 +663,8 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
             log.clear()
             multiply(op, a, b, out=out, mode=mode, plan=p)
             for name, kernel in log:
-                also = {"zero": ", cleared", "stream_k_reduce": ", reduced"}
+                also = {"zero": ", cleared", "shares": ", summed"}
+                also |= {"pad": ", padded", "copy": ", copied"}
                 found[what + also.get(name, "")] = p, kernel
 
         try:
@@ -621,6 +677,10 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
             launch("dw, shared", "dw", LAST_WAVE, "accumulate")
             launch("dw, split anew", "dw", STARVED)
             launch("dw, shared anew", "dw", LAST_WAVE)
+            launch("forward, shared", "forward", LAST_WAVE, kernel="stream_k")
+            launch("dx, slices", "dx", (1024, 1024, 16384), kernel="split")
+            patch.setattr(fast, "descriptor_fits", lambda *_, **__: False)
+            launch("dw, elsewhere", "dw", STARVED, "accumulate")
         finally:
             driver.set_active(None)  # whatever there really is, when asked for
     return found
@@ -629,7 +689,7 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
 def products():
     """(what, plan, kernel) of the kernels that multiply."""
     for what, (p, kernel) in compiled().items():
-        if not what.endswith(("reduced", "cleared")):
+        if not what.endswith(("summed", "cleared", "padded", "copied")):
             yield what, p, kernel
 
 
@@ -680,7 +740,9 @@ def test_shared_memory_is_as_planned(tmp_path):
     """A program takes what the plan reckons with, or less; as many are resident."""
     for what, p, kernel in products():
         blocks = product_sizes(p.op, tile_blocks(p.tile))
-        out_itemsize = 4 if p.op == "dw" else 2
+        # fp32, into a workspace or the gradient; of stream-K beside whole tiles.
+        out_itemsize = 2 if p.kernel == "persistent" and p.op != "dw" else 4
+        out_itemsize += 2 * (p.kernel == "stream_k" and p.op != "dw")
         planned_bytes = fast_shared_memory_bytes(
             blocks, p.tile.num_stages, p.parts, 2, out_itemsize
         )

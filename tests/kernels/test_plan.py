@@ -17,6 +17,7 @@ from kernels.plan import (
     occupancy,
     output_axes,
     output_tiles,
+    pays_to_pad,
     plan,
     resident_programs,
     shared_memory_bytes,
@@ -277,3 +278,16 @@ def test_empty_shapes_are_planned(op, shape):
     rows, columns = output_axes(op)
     assert (planned.tiles == 0) == (0 in (shape[rows], shape[columns]))
     assert planned.split_t == 1
+
+
+# Copies
+
+
+@given(pitch=st.integers(1, 2**20), uses=st.integers(1, 2**20))
+def test_copies_pay_where_elements_are_used_often(pitch, uses):
+    """Never rows of whole lines of 128 bytes; else from some number of uses on."""
+    pays = pays_to_pad(pitch, uses)
+    assert not (pays and pitch % 128 == 0)
+    assert not pays or pays_to_pad(pitch, uses + 1)
+    assert pitch % 128 == 0 or pays_to_pad(pitch, 2**20)
+    assert not pays_to_pad(pitch, 1)
