@@ -286,14 +286,14 @@ def plan(
 GROUP = 8
 # Microseconds of any launch, on the GPU, and of what a second one adds.
 LAUNCH_TIME = 5.0
-SECOND_LAUNCH_TIME = 1.0
+SECOND_LAUNCH_TIME = 0.8
 # Of a launch that clears the gradient, while the next one multiplies already.
-CLEARING_TIME = 2.2
+CLEARING_TIME = 2.1
 # Of each share of a tile, as one program reads them one after another.
 SHARE_TIME = 0.11
 # How long programs take that share an SM, of their full_time, while the power limit
 # does not set the clock yet.
-PAIRED = 0.92
+PAIRED = 0.97
 # Bytes that a microsecond reads or writes, where nothing else is to be done.
 BYTES_PER_TIME = 4.6e6
 # Of shared memory, for the barriers of each stage of a pipeline, at most.
@@ -329,28 +329,28 @@ class Candidate:
 # One owner a tile, for forward and dX; the small ones are for outputs of few rows
 # or columns.
 WHOLE_TILES = (
-    Candidate(128, 256, 64, 8, 4, 2, 0.58, 0.695, 1.8),
-    Candidate(256, 128, 64, 8, 4, 2, 0.61, 0.735, 1.8),
-    Candidate(128, 128, 64, 8, 3, 2, 0.40, 0.385, 1.5),
-    Candidate(128, 128, 64, 4, 3, 2, 0.40, 0.375, 0.9),
-    Candidate(64, 128, 64, 4, 4, 1, 0.30, 0.24, 0.57),
-    Candidate(128, 64, 64, 4, 4, 1, 0.33, 0.253, 0.64),
+    Candidate(128, 256, 64, 8, 4, 2, 0.61, 0.695, 1.8),
+    Candidate(256, 128, 64, 8, 4, 2, 0.61, 0.722, 2.0),
+    Candidate(128, 128, 64, 8, 3, 2, 0.39, 0.381, 1.5),
+    Candidate(128, 128, 64, 4, 3, 2, 0.47, 0.374, 0.9),
+    Candidate(64, 128, 64, 4, 4, 1, 0.31, 0.239, 0.45),
+    Candidate(128, 64, 64, 4, 4, 1, 0.33, 0.253, 0.62),
 )
 # Into fp32, the gradient or a workspace, with one or several owners a tile.
 SPLIT_TILES = (
-    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.69, 6.2),
-    Candidate(256, 128, 64, 8, 4, 4, 0.68, 0.71, 5.3),
-    Candidate(128, 128, 64, 8, 4, 1, 0.36, 0.38, 3.0),
-    Candidate(128, 128, 64, 8, 3, 4, 0.49, 0.394, 3.9),
-    Candidate(128, 128, 64, 4, 3, 4, 0.45, 0.388, 4.1),
-    Candidate(128, 64, 64, 4, 4, 1, 0.30, 0.347, 2.1),
-    Candidate(64, 128, 64, 4, 4, 2, 0.265, 0.283, 1.9),
-    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 1.1),
+    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.70, 6.2),
+    Candidate(256, 128, 64, 8, 4, 4, 0.69, 0.706, 5.2),
+    Candidate(128, 128, 64, 8, 4, 1, 0.36, 0.371, 3.1),
+    Candidate(128, 128, 64, 8, 3, 4, 0.52, 0.40, 3.3),
+    Candidate(128, 128, 64, 4, 3, 4, 0.43, 0.385, 4.7),
+    Candidate(128, 64, 64, 4, 4, 1, 0.30, 0.347, 2.3),
+    Candidate(64, 128, 64, 4, 4, 2, 0.28, 0.276, 1.9),
+    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 0.6),
 )
 # With the last tiles shared in blocks.
 SHARED_TILES = (
-    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.695, 6.2, 0.82, 5.9),
-    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 2.9, 0.60, 4.2),
+    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.71, 3.9, 0.97, 5.8),
+    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 2.8, 0.51, 7.4),
 )
 # L2 hands out lines of so many bytes. Rows that begin elsewhere cost the copy engine
 # more of them: the more, the less their pitch has in common with a line.
