@@ -56,10 +56,14 @@ class Row:
     determinism: str = "off"
 
     @property
+    def casts(self) -> bool:
+        """Whether operands are cast: by `linear` under autocast, by nothing else."""
+        return self.call == "linear" and self.autocast != "off"
+
+    @property
     def computed_in(self) -> str:
         """The dtype in which both operands are multiplied."""
-        casts = self.call == "linear" and self.autocast != "off"
-        return self.autocast if casts else self.first
+        return self.autocast if self.casts else self.first
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,7 @@ def promise(row: Row) -> Promise | Refusal:
     for name, dtype in zip(names, (row.first, row.second), strict=True):
         if dtype not in DTYPES:
             return Refusal("TypeError", f"{name} must be of bfloat16, float16, float32")
-    casts = row.call == "linear" and row.autocast != "off"
-    if row.first != row.second and not casts:
+    if row.first != row.second and not row.casts:
         return Refusal(
             "TypeError", f"{names[1]} must be torch.{row.first} like {names[0]}"
         )
@@ -164,9 +167,11 @@ def _rows():
         for first, second in product((*DTYPES, OTHER), repeat=2):
             if first != second or first == OTHER:
                 yield Row(call, first, second)
-    for first, second in ((OTHER, "float32"), ("float32", OTHER)):
-        for autocast in AUTOCASTS[1:]:
+    for autocast in AUTOCASTS[1:]:
+        for first, second in ((OTHER, "float32"), ("float32", OTHER)):
             yield Row("linear", first, second, autocast)
+        for call in ("matmul", "matmul_dx", "matmul_dw"):
+            yield Row(call, "float32", autocast, autocast)
 
 
 ROWS = tuple(dict.fromkeys(_rows()))
@@ -181,7 +186,7 @@ REFUSALS = {
     ),
     "an operand of three dimensions": Refusal("ValueError", "x must have 2 dimensions"),
     "operands of different T": Refusal("ValueError", "dy must be [6, 5]"),
-    "x that does not end in the weight's K": Refusal(
+    "an x of another K than the weight": Refusal(
         "ValueError", "x must be [..., 4] as weight is [5, 4]"
     ),
     "a bias of another size": Refusal("ValueError", "bias must be [5]"),

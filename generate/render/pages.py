@@ -11,6 +11,7 @@ from generate.digest import kernels_digest, traps_digest
 from generate.render import (
     choice,
     entries,
+    promises,
     reference,
     repeat,
     source,
@@ -150,6 +151,7 @@ class Page:
             "function": self.function,
             "reference": self.reference,
             "supported_pairs": SUPPORTED_PAIRS,
+            "promises": self.promises,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
@@ -370,6 +372,19 @@ class Page:
             file=f"kernels/{name}.py",
             line=text[: text.index(f"{code}\n")].count("\n") + 1,
         ).strip()
+
+    def promises(self) -> dict:
+        """What the functions promise: tables by question, and of how many rows; and
+        what is refused besides."""
+        partial = "partials/measurements.html.j2"
+        return {
+            "tables": {
+                name: self._use(partial, given=table).strip()
+                for name, table in promises.tables().items()
+            },
+            "rows": len(promises.ROWS),
+            "refusals": promises.refusals(),
+        }
 
     def _definition(self, name: str, function: str) -> str:
         found = source.definitions(self._kernel(name))

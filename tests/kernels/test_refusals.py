@@ -351,7 +351,7 @@ HERE = {
     ),
     "an operand of three dimensions": lambda a: a.dw(x=a.x[None]),
     "operands of different T": lambda a: a.dw(dy=a.dy[1:]),
-    "x that does not end in the weight's K": lambda a: a.linear(x=a.x[:, 1:]),
+    "an x of another K than the weight": lambda a: a.linear(x=a.x[:, 1:]),
     "a bias of another size": lambda a: a.linear(bias=a.x[0]),
     "a gradient of 16 bits": lambda a: a.dw(out=a.grad.half()),
     "a main_grad of 16 bits": lambda a: a.linear_adding_to(a.weight.detach().half()),
