@@ -176,8 +176,9 @@ def _rows():
 
 ROWS = tuple(dict.fromkeys(_rows()))
 
-# What is refused besides the rows that `promise` refuses, by what is wrong. The
-# sentences are those of a call of matmul_dw, or where they say so of linear.
+# What is refused besides the rows that `promise` refuses, by what is wrong: in a call
+# of matmul_dw, or of linear, at (T, K, N).
+REFUSED_AT = (6, 4, 5)
 REFUSALS = {
     "an operand that is no tensor": Refusal("TypeError", "x must be a torch.Tensor"),
     "an operand that is sparse": Refusal("TypeError", "x must be a strided tensor"),
@@ -195,7 +196,7 @@ REFUSALS = {
     "tensors on the CPU, without the interpreter": Refusal(
         "ValueError", "x must be on a CUDA device"
     ),
-    "bf16 on a GPU that has none": Refusal(
+    "operands of bf16 on a GPU that has none": Refusal(
         "TypeError", "x is bfloat16, which needs compute capability 8.0"
     ),
     "a GPU whose shared memory holds no tile": Refusal(

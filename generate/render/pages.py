@@ -27,6 +27,7 @@ from generate.render.measured import Measurements, Missing
 from generate.render.stills import Stills
 from generate.schema import Recording
 from kernels import SUPPORTED_PAIRS
+from kernels.promises import REFUSED_AT, ROWS
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
@@ -382,7 +383,8 @@ class Page:
                 name: self._use(partial, given=table).strip()
                 for name, table in promises.tables().items()
             },
-            "rows": len(promises.ROWS),
+            "rows": len(ROWS),
+            "refused_at": REFUSED_AT,
             "refusals": promises.refusals(),
         }
 

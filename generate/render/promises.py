@@ -30,8 +30,8 @@ LABELS = {
     "default": "not given",
     "framework": "torch.use_deterministic_algorithms",
     "argument": "deterministic=True",
-    True: "linear under autocast",
-    False: "the products; linear without it",
+    True: "by linear, under autocast",
+    False: "no",
 }
 PRODUCTS = {
     "exact": "exactly: two of 16 bits have a product that fp32 holds",
@@ -45,7 +45,7 @@ ELSEWHERE = {
     "operands on two GPUs": "test_refused_on_two_gpus",
     "a gradient on another GPU": "test_refused_on_two_gpus",
     "tensors on the CPU, without the interpreter": "test_refused_on_the_cpu",
-    "bf16 on a GPU that has none": "test_refused_bf16",
+    "operands of bf16 on a GPU that has none": "test_refused_bf16",
     "a GPU whose shared memory holds no tile": "test_refused_for_want_of_shared_memory",
 }
 
@@ -127,7 +127,7 @@ QUESTIONS = {
         "Which dtypes go together",
         (*PRODUCT_CALLS, *LINEAR),
         {
-            "casts": "Call",
+            "casts": "Cast",
             "first": "First operand",
             "second": "Second operand",
         },

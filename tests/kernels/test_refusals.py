@@ -18,7 +18,7 @@ from kernels.plan import Tile
 from kernels.promises import REFUSALS, ROWS, Refusal, promise
 from tests.kernels.contract import DEVICE, OPS, compute, shapes
 
-SHAPE = 6, 4, 5
+SHAPE = T, K, N = promises.REFUSED_AT
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
 
 every_op = pytest.mark.parametrize("op", OPS)
@@ -270,9 +270,6 @@ def test_no_bf16_before_capability_8(op, monkeypatch):
 # The table
 
 
-T, K, N = SHAPE
-
-
 @on_a_device
 @pytest.mark.kernels("fast")
 @pytest.mark.parametrize(
@@ -372,7 +369,7 @@ ELSEWHERE = {
     "operands on two GPUs",
     "a gradient on another GPU",
     "tensors on the CPU, without the interpreter",
-    "bf16 on a GPU that has none",
+    "operands of bf16 on a GPU that has none",
     "a GPU whose shared memory holds no tile",
 }
 
@@ -417,7 +414,7 @@ def test_refused_bf16(autocast, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: autocast)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
-    refusal = REFUSALS["bf16 on a GPU that has none"]
+    refusal = REFUSALS["operands of bf16 on a GPU that has none"]
     dtype = torch.float32 if autocast else torch.bfloat16
     with FakeTensorMode():
         x, dy, weight = (
