@@ -30,7 +30,7 @@ LABELS = {
     "default": "not given",
     "framework": "torch.use_deterministic_algorithms",
     "argument": "deterministic=True",
-    True: "by linear, under autocast",
+    True: "by linear under autocast",
     False: "no",
 }
 PRODUCTS = {
