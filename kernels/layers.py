@@ -7,8 +7,10 @@ where they lie. dW is summed in fp32, over all leading dimensions at once.
 
 import torch
 
-from kernels import host
+from kernels import host, promises
 from kernels.ops import matmul, matmul_dw, matmul_dx
+
+SUMS = getattr(torch, promises.SUMS)
 
 
 def linear(
@@ -102,7 +104,7 @@ class _Linear(torch.autograd.Function):
             dw = (dw_op if compiling else _dw)(dy, x, ctx.deterministic)
             dw = dw.to(weight_dtype)
         if needs_bias:
-            db = dy.sum(0, dtype=torch.float32).to(bias_dtype)
+            db = dy.sum(0, dtype=SUMS).to(bias_dtype)
         return dx, dw, db, None, None
 
 
@@ -138,9 +140,7 @@ dw_add_op = torch.library.custom_op(
 )
 y_op.register_fake(lambda x, w: x.new_empty(x.shape[0], w.shape[0]))
 dx_op.register_fake(lambda dy, w: dy.new_empty(dy.shape[0], w.shape[1]))
-dw_op.register_fake(
-    lambda dy, x, _: x.new_empty(dy.shape[1], x.shape[1], dtype=torch.float32)
-)
+dw_op.register_fake(lambda dy, x, _: x.new_empty(dy.shape[1], x.shape[1], dtype=SUMS))
 dw_add_op.register_fake(lambda *_: None)
 
 
@@ -172,6 +172,6 @@ def _check(x, weight, bias, main_grad) -> None:
             raise TypeError(f"{name} must be {x.dtype} like x, got {tensor.dtype}")
     if main_grad is None:
         return
-    host._check_tensor("weight.main_grad", main_grad, (torch.float32,))
+    host._check_tensor("weight.main_grad", main_grad, (SUMS,))
     host.check_shape("weight.main_grad", main_grad, (N, K), "weight is")
     host._check_place("weight.main_grad", main_grad, "weight", weight)

@@ -11,6 +11,7 @@ from generate.digest import kernels_digest, traps_digest
 from generate.render import (
     choice,
     entries,
+    promises,
     reference,
     repeat,
     source,
@@ -26,6 +27,7 @@ from generate.render.measured import Measurements, Missing
 from generate.render.stills import Stills
 from generate.schema import Recording
 from kernels import SUPPORTED_PAIRS
+from kernels.promises import REFUSED_AT, ROWS
 
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
@@ -150,6 +152,7 @@ class Page:
             "function": self.function,
             "reference": self.reference,
             "supported_pairs": SUPPORTED_PAIRS,
+            "promises": self.promises,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
@@ -370,6 +373,20 @@ class Page:
             file=f"kernels/{name}.py",
             line=text[: text.index(f"{code}\n")].count("\n") + 1,
         ).strip()
+
+    def promises(self) -> dict:
+        """What the functions promise: tables by question, and of how many rows; and
+        what is refused besides."""
+        partial = "partials/measurements.html.j2"
+        return {
+            "tables": {
+                name: self._use(partial, given=table).strip()
+                for name, table in promises.tables().items()
+            },
+            "rows": len(ROWS),
+            "refused_at": REFUSED_AT,
+            "refusals": promises.refusals(),
+        }
 
     def _definition(self, name: str, function: str) -> str:
         found = source.definitions(self._kernel(name))

@@ -9,7 +9,13 @@ from torch.utils.checkpoint import checkpoint
 
 from kernels import layers
 from kernels.layers import Linear, linear
-from tests.kernels.contract import DEVICE, DTYPES, INTERPRETED, name_of
+from tests.kernels.contract import (
+    DEVICE,
+    DTYPES,
+    INTERPRETED,
+    fp32_precision,
+    name_of,
+)
 
 K, N = 24, 16
 LEADING = ((), (1,), (5,), (2, 3), (2, 1, 3), (0,), (2, 0))
@@ -117,6 +123,44 @@ def test_gradients_are_the_derivatives():
     """It is linear in each argument, so that differences of 1 are exact."""
     inputs = (integers(3, K), integers(N, K, seed=1), integers(N, seed=2))
     assert torch.autograd.gradcheck(linear, inputs, eps=1, atol=1e-4, rtol=0)
+
+
+@on_a_device
+@pytest.mark.parametrize("which", ("x", "weight", "bias"))
+def test_directional_derivatives(which):
+    """In place of gradcheck in fp64, which no kernel takes: fp32 against fp64.
+
+    The derivative of Σ V·Y along a direction D of one input, from our gradient G, is
+    Σ G·D; the exact one is a difference in fp64, in which Y is linear in each input.
+    An element of G is a sum of n products, and fp32 sums them, in whatever order,
+    within n·ε of the sum of their sizes. A gradient that is 0.1% off is noticed.
+    """
+    rows = 65
+    shapes = {"x": (rows, K), "weight": (N, K), "bias": (N,)}
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=generator).to(DEVICE)
+
+    inputs = {name: normal(*shape) for name, shape in shapes.items()}
+    leaves = {name: t.clone().requires_grad_() for name, t in inputs.items()}
+    upstream, direction = normal(rows, N), normal(*shapes[which])
+    with fp32_precision("ieee"):
+        linear(*leaves.values()).backward(upstream)
+
+    def total(step, size=lambda t: t):
+        exactly = {name: size(t.double()) for name, t in inputs.items()}
+        exactly[which] = exactly[which] + step * size(direction.double())
+        y = torch.nn.functional.linear(*exactly.values())
+        return (y * size(upstream.double())).sum()
+
+    exact = (total(1) - total(-1)) / 2
+    sizes = (total(1, torch.abs) - total(-1, torch.abs)) / 2
+    terms = N if which == "x" else rows
+    tolerance = terms * torch.finfo(torch.float32).eps * sizes
+    ours = (leaves[which].grad.double() * direction.double()).sum()
+    assert abs(ours - exact) <= tolerance
+    assert abs(1.001 * ours - exact) > tolerance
 
 
 @on_a_device

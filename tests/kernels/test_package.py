@@ -29,9 +29,9 @@ def run(code: str) -> str:
 
 
 def test_planning_needs_neither_torch_nor_triton():
-    """`kernels.plan` serves the site, too, which is built with neither."""
+    """`kernels.plan` and `kernels.promises` serve the site, too, built with neither."""
     loaded = run(
-        "import kernels, kernels.plan, kernels.device\n"
+        "import kernels, kernels.plan, kernels.promises, kernels.device\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
     assert {"torch", "triton", "numpy"}.isdisjoint(loaded.split())

@@ -1,17 +1,24 @@
-"""What the host API refuses: in one sentence, before anything is allocated."""
+"""What the host API refuses: in one sentence, before anything is allocated.
 
+`kernels.promises` says what; what it says of each refusal is tested at the end.
+"""
+
+import contextlib
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels import host, ops
+from kernels import device, host, layers, ops, promises
 from kernels.fast import ops as fast
+from kernels.layers import linear
 from kernels.plan import Tile
+from kernels.promises import REFUSALS, ROWS, Refusal, promise
 from tests.kernels.contract import DEVICE, OPS, compute, shapes
 
-SHAPE = 6, 4, 5
+SHAPE = T, K, N = promises.REFUSED_AT
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
 
 every_op = pytest.mark.parametrize("op", OPS)
@@ -47,8 +54,12 @@ def nothing_happens(monkeypatch, poisoned_allocations):
     def happened(*args, **choices):
         raise AssertionError("not refused in time")
 
-    for module, name in ((ops, "_launch"), (fast, "_prepare"), (host, "sum_slices")):
-        monkeypatch.setattr(module, name, happened)
+    class Kernel:
+        __getitem__ = happened
+
+    for module in (ops, fast, host):
+        for name in [name for name in vars(module) if name.endswith("_kernel")]:
+            monkeypatch.setattr(module, name, Kernel())
     for name in ("new_empty", "new_zeros", "zero_", "contiguous"):
         monkeypatch.setattr(torch.Tensor, name, happened)
 
@@ -254,3 +265,184 @@ def test_no_bf16_before_capability_8(op, monkeypatch):
     with FakeTensorMode():
         a, b, _ = (t.bfloat16() for t in ones(op, device="cuda"))
         assert_refused(TypeError, OPERANDS[op][0], op, a, b)
+
+
+# The table
+
+
+@on_a_device
+@pytest.mark.kernels("fast")
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{row.call}-{row.first}-{row.second}-{row.autocast}")
+        for row in ROWS
+        if isinstance(promise(row), Refusal)
+    ],
+)
+def test_refused_row(row):
+    """Dtypes that do not go together, or not at all; autocast casts three of them."""
+    shapes = {"x": (T, K), "w": (K, N), "dy": (T, N), "weight": (N, K)}
+    a, b = (
+        torch.ones(shapes[name], device=DEVICE, dtype=getattr(torch, dtype))
+        for name, dtype in zip(
+            promises.OPERANDS[row.call], (row.first, row.second), strict=True
+        )
+    )
+    autocast = contextlib.nullcontext()
+    if row.autocast != "off":
+        autocast = torch.autocast(DEVICE, dtype=getattr(torch, row.autocast))
+    product = linear if row.call == "linear" else getattr(ops, row.call)
+    with autocast:
+        assert_as_said(promise(row), lambda: product(a, b))
+
+
+def assert_as_said(refusal: Refusal, call):
+    """One sentence, of the type and with the first words that the table says."""
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
+        call()
+    message = str(caught.value)
+    assert type(caught.value).__name__ == refusal.error, message
+    assert message.startswith(refusal.begins), message
+    assert "\n" not in message and len(message) < 160, message
+
+
+class Asked:
+    """Ones to call matmul_dw, or linear, with; and what may not change."""
+
+    def __init__(self, where):
+        def ones(*shape):
+            return torch.ones(shape, device=where)
+
+        self.x, self.dy, self.grad = ones(T, K), ones(T, N), ones(K, N)
+        self.weight = ones(N, K).requires_grad_()
+        self.weight.grad = ones(N, K)
+        self.weight.main_grad = ones(N, K)
+
+    def dw(self, **changed):
+        given = {"x": self.x, "dy": self.dy, "out": self.grad, "mode": "accumulate"}
+        return ops.matmul_dw(**(given | changed))
+
+    def linear(self, **changed):
+        given = {"x": self.x, "weight": self.weight}
+        return linear(**(given | changed))
+
+    def linear_adding_to(self, main_grad):
+        weight = self.weight.detach().clone().requires_grad_()
+        weight.main_grad = main_grad
+        return linear(self.x, weight)
+
+    def differentiate_twice(self):
+        x = self.x.clone().requires_grad_()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(layers, "matmul", lambda x, w: x @ w)
+            y = linear(x, self.weight)
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+HERE = {
+    "an operand that is no tensor": lambda a: a.dw(x=a.x.tolist()),
+    "an operand that is sparse": lambda a: a.dw(x=a.x.to_sparse()),
+    "an operand that is lazily negated": lambda a: a.dw(
+        x=torch.complex(a.x, a.x).conj().imag
+    ),
+    "an operand of three dimensions": lambda a: a.dw(x=a.x[None]),
+    "operands of different T": lambda a: a.dw(dy=a.dy[1:]),
+    "an x of another K than the weight": lambda a: a.linear(x=a.x[:, 1:]),
+    "a bias of another size": lambda a: a.linear(bias=a.x[0]),
+    "a gradient of 16 bits": lambda a: a.dw(out=a.grad.half()),
+    "a main_grad of 16 bits": lambda a: a.linear_adding_to(a.weight.detach().half()),
+    "a gradient of another shape": lambda a: a.dw(out=a.grad[1:]),
+    "a main_grad of another shape": lambda a: a.linear_adding_to(a.grad),
+    "a gradient that overlaps itself": lambda a: a.dw(out=a.grad[:1].expand(K, N)),
+    "a gradient inside an operand": lambda a: a.dw(
+        x=a.grad.view(-1)[: 3 * K].view(3, K), dy=a.dy[:3]
+    ),
+    "a gradient that requires grad": lambda a: a.dw(out=a.grad.requires_grad_()),
+    "accumulating into nothing": lambda a: a.dw(out=None),
+    "a mode that there is none of": lambda a: a.dw(mode="add"),
+    "a reduction that there is none of": lambda a: a.dw(reduction="sum"),
+    "a second derivative": lambda a: a.differentiate_twice(),
+}
+# With what a machine has that is not here.
+ELSEWHERE = {
+    "operands on two GPUs",
+    "a gradient on another GPU",
+    "tensors on the CPU, without the interpreter",
+    "operands of bf16 on a GPU that has none",
+    "a GPU whose shared memory holds no tile",
+}
+
+
+def test_every_refusal_has_a_case():
+    """No line of the table is without a call that is refused so."""
+    assert REFUSALS.keys() == HERE.keys() | ELSEWHERE
+
+
+@on_a_device
+@pytest.mark.kernels("fast")
+@pytest.mark.parametrize("wrong", HERE)
+def test_refused(wrong):
+    """The sentence of the table; and every gradient is as it was."""
+    asked = Asked(DEVICE)
+    assert_as_said(REFUSALS[wrong], lambda: HERE[wrong](asked))
+    for kept in (asked.grad, asked.weight.grad, asked.weight.main_grad):
+        assert (kept == 1).all()
+
+
+def test_refused_on_two_gpus():
+    """In the words of the table, of operands and of a gradient elsewhere."""
+    with FakeTensorMode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that fakes have no memory: no key is made
+        asked = Asked("cuda:0")
+        dy, grad = torch.ones(T, N, device="cuda:1"), torch.ones(K, N, device="cuda:1")
+        assert_as_said(REFUSALS["operands on two GPUs"], lambda: asked.dw(dy=dy))
+        refusal = REFUSALS["a gradient on another GPU"]
+        assert_as_said(refusal, lambda: asked.dw(out=grad))
+
+
+@pytest.mark.parametrize("call", ("dw", "linear"))
+def test_refused_on_the_cpu(call):
+    """In the words of the table, where no interpreter runs."""
+    refusal = REFUSALS["tensors on the CPU, without the interpreter"]
+    assert_as_said(refusal, getattr(Asked("cpu"), call))
+
+
+@pytest.mark.parametrize("autocast", (False, True))
+def test_refused_bf16(autocast, monkeypatch):
+    """In the words of the table; by linear too, and where autocast asks for bf16."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: autocast)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+    refusal = REFUSALS["operands of bf16 on a GPU that has none"]
+    dtype = torch.float32 if autocast else torch.bfloat16
+    with FakeTensorMode():
+        x, dy, weight = (
+            torch.ones(shape, device="cuda", dtype=dtype)
+            for shape in ((T, K), (T, N), (N, K))
+        )
+        assert_as_said(refusal, lambda: linear(x, weight))
+        if not autocast:
+            assert_as_said(refusal, lambda: ops.matmul_dw(x, dy))
+
+
+@on_a_device
+@pytest.mark.kernels("fast", "dw")
+@pytest.mark.parametrize("implementation", ("fast", "lesson"))
+@pytest.mark.parametrize("mode", ("overwrite", "accumulate"))
+def test_refused_for_want_of_shared_memory(mode, implementation, monkeypatch):
+    """Before a gradient is cleared or a kernel compiled; by linear, too."""
+    facts = device.INTERPRETER if DEVICE == "cpu" else device.facts(0)
+    facts = replace(facts, shared_memory_per_program_bytes=4096)
+    monkeypatch.setattr(device, "INTERPRETER", facts)
+    monkeypatch.setattr(device, "facts", lambda index: facts)
+    monkeypatch.setattr(fast, "_prepared", {})
+    refusal = REFUSALS["a GPU whose shared memory holds no tile"]
+    asked = Asked(DEVICE)
+    choices = {"mode": mode, "implementation": implementation}
+    assert_as_said(refusal, lambda: asked.dw(**choices))
+    assert_as_said(
+        Refusal(refusal.error, refusal.begins.replace("dw", "forward")), asked.linear
+    )
+    for kept in (asked.grad, asked.weight.grad, asked.weight.main_grad):
+        assert (kept == 1).all()
