@@ -60,7 +60,7 @@ def check_shape(name: str, tensor: torch.Tensor, shape: tuple, because: str) -> 
         )
 
 
-def _check_tensor(name: str, tensor, allowed: tuple[torch.dtype, ...]) -> None:
+def check_tensor(name: str, tensor, allowed: tuple[torch.dtype, ...]) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     if tensor.layout != torch.strided:
@@ -73,14 +73,14 @@ def _check_tensor(name: str, tensor, allowed: tuple[torch.dtype, ...]) -> None:
 def check_operands(**tensors: torch.Tensor) -> None:
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
-        _check_tensor(name, tensor, DTYPES)
+        check_tensor(name, tensor, DTYPES)
         if tensor.dim() != 2:
             raise ValueError(f"{name} must have 2 dimensions, got {list(tensor.shape)}")
         if tensor.dtype != first.dtype:
             raise TypeError(
                 f"{name} must be {first.dtype} like {first_name}, got {tensor.dtype}"
             )
-        _check_place(name, tensor, first_name, first)
+        check_place(name, tensor, first_name, first)
     if first.device.type == "cuda" and first.dtype == torch.bfloat16:
         capability = torch.cuda.get_device_capability(first.device)
         if capability < (8, 0):
@@ -90,7 +90,7 @@ def check_operands(**tensors: torch.Tensor) -> None:
             )
 
 
-def _check_place(name, tensor, first_name, first) -> None:
+def check_place(name, tensor, first_name, first) -> None:
     if tensor.device != first.device:
         raise ValueError(
             f"{name} must be on {first.device} like {first_name}, got {tensor.device}"
@@ -112,9 +112,9 @@ def output(out, shape: tuple[int, int], dtype, allowed=DTYPES, **operands):
     first_name, first = next(iter(operands.items()))
     if out is None:
         return first.new_empty(shape, dtype=dtype)
-    _check_tensor("out", out, allowed)
+    check_tensor("out", out, allowed)
     check_shape("out", out, shape, "the operands say")
-    _check_place("out", out, first_name, first)
+    check_place("out", out, first_name, first)
     if out.requires_grad and torch.is_grad_enabled():
         raise ValueError("out must not require grad: this call is not recorded")
     if _overlaps_itself(out):

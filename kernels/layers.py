@@ -155,7 +155,7 @@ def _check(x, weight, bias, main_grad) -> None:
     """What the products would refuse in other words, or too late."""
     named = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
     for name, tensor in named.items():
-        host._check_tensor(name, tensor, host.DTYPES)
+        host.check_tensor(name, tensor, host.DTYPES)
     if weight.dim() != 2:
         raise ValueError(f"weight must have 2 dimensions, got {list(weight.shape)}")
     N, K = weight.shape
@@ -166,12 +166,12 @@ def _check(x, weight, bias, main_grad) -> None:
     if bias is not None:
         host.check_shape("bias", bias, (N,), f"weight is [{N}, {K}]")
     for name, tensor in named.items():
-        host._check_place(name, tensor, "x", x)
+        host.check_place(name, tensor, "x", x)
         cast = torch.is_autocast_enabled(x.device.type)
         if not cast and tensor.dtype != x.dtype:
             raise TypeError(f"{name} must be {x.dtype} like x, got {tensor.dtype}")
     if main_grad is None:
         return
-    host._check_tensor("weight.main_grad", main_grad, (SUMS,))
+    host.check_tensor("weight.main_grad", main_grad, (SUMS,))
     host.check_shape("weight.main_grad", main_grad, (N, K), "weight is")
-    host._check_place("weight.main_grad", main_grad, "weight", weight)
+    host.check_place("weight.main_grad", main_grad, "weight", weight)

@@ -21,7 +21,7 @@ from kernels.dw import dw_kernel
 from kernels.dx import dx_kernel
 from kernels.fast.ops import multiply
 from kernels.forward import forward_kernel
-from kernels.plan import Mode, Plan, Reduction, Tile, plan
+from kernels.plan import Mode, Plan, Reduction, Tile, plan, shared_memory_bytes
 
 Implementation = Literal["fast", "lesson"]
 # cuLaunchKernel takes up to 65535 programs along the grid's second axis.
@@ -51,8 +51,8 @@ def matmul(
     (T, K), N = x.shape, w.shape[1]
     host.check_shape("w", w, (K, N), "x is [T, K]")
     _check_tile(tile)
-    out = host.output(out, (T, N), x.dtype, x=x, w=w)
     p = _plan("forward", (T, K, N), x, tile=tile)
+    out = host.output(out, (T, N), x.dtype, x=x, w=w)
     _launch(
         forward_kernel,
         p,
@@ -82,8 +82,8 @@ def matmul_dx(
     (T, N), K = dy.shape, w.shape[0]
     host.check_shape("w", w, (K, N), "dy is [T, N]")
     _check_tile(tile)
-    out = host.output(out, (T, K), dy.dtype, dy=dy, w=w)
     p = _plan("dx", (T, K, N), dy, tile=tile)
+    out = host.output(out, (T, K), dy.dtype, dy=dy, w=w)
     _launch(
         dx_kernel,
         p,
@@ -133,8 +133,8 @@ def matmul_dw(
         raise ValueError(f"split_t must be 1 to {MAX_GRID_Y}, got {split_t!r}")
     if reduction == "none" and split_t not in (None, 1):
         raise ValueError(f'split_t must be 1 for reduction "none", got {split_t}')
-    out = host.output(out, (K, N), torch.float32, (torch.float32,), x=x, dy=dy)
     p = _plan("dw", (T, K, N), x, tile=tile, split_t=split_t, reduction=reduction)
+    out = host.output(out, (K, N), torch.float32, (torch.float32,), x=x, dy=dy)
     accumulate = mode == "accumulate"
     if p.reduction == "workspace":
         target = x.new_empty((p.split_t, K, N), dtype=torch.float32)
@@ -172,7 +172,14 @@ def _plan(op: str, shape: tuple[int, int, int], x: torch.Tensor, **choices) -> P
         device.INTERPRETER if x.device.type == "cpu" else device.facts(x.device.index)
     )
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return plan(op, shape, x.itemsize, where, deterministic=deterministic, **choices)
+    p = plan(op, shape, x.itemsize, where, deterministic=deterministic, **choices)
+    need = shared_memory_bytes(op, p.tile, x.itemsize)
+    if need > where.shared_memory_per_program_bytes:
+        raise ValueError(
+            f"tile must fit {where.shared_memory_per_program_bytes} bytes of shared "
+            f"memory a program, {p.tile} takes {need}"
+        )
+    return p
 
 
 def _launch(kernel, p: Plan, tensors: tuple, numbers: tuple, **constants) -> None:

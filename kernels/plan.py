@@ -286,11 +286,11 @@ def plan(
 GROUP = 8
 # Microseconds of any launch, on the GPU, and of what a second one adds.
 LAUNCH_TIME = 5.0
-SECOND_LAUNCH_TIME = 0.8
+SECOND_LAUNCH_TIME = 0.82
 # Of a launch that clears the gradient, while the next one multiplies already.
 CLEARING_TIME = 2.1
 # Of each share of a tile, as one program reads them one after another.
-SHARE_TIME = 0.11
+SHARE_TIME = 0.113
 # How long programs take that share an SM, of their full_time, while the power limit
 # does not set the clock yet.
 PAIRED = 0.97
@@ -329,28 +329,28 @@ class Candidate:
 # One owner a tile, for forward and dX; the small ones are for outputs of few rows
 # or columns.
 WHOLE_TILES = (
-    Candidate(128, 256, 64, 8, 4, 2, 0.61, 0.695, 1.8),
-    Candidate(256, 128, 64, 8, 4, 2, 0.61, 0.722, 2.0),
-    Candidate(128, 128, 64, 8, 3, 2, 0.39, 0.381, 1.5),
-    Candidate(128, 128, 64, 4, 3, 2, 0.47, 0.374, 0.9),
-    Candidate(64, 128, 64, 4, 4, 1, 0.31, 0.239, 0.45),
-    Candidate(128, 64, 64, 4, 4, 1, 0.33, 0.253, 0.62),
+    Candidate(128, 256, 64, 8, 4, 2, 0.612, 0.695, 1.8),
+    Candidate(256, 128, 64, 8, 4, 2, 0.613, 0.722, 2.01),
+    Candidate(128, 128, 64, 8, 3, 2, 0.388, 0.381, 1.49),
+    Candidate(128, 128, 64, 4, 3, 2, 0.471, 0.374, 0.91),
+    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.239, 0.45),
+    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.253, 0.62),
 )
 # Into fp32, the gradient or a workspace, with one or several owners a tile.
 SPLIT_TILES = (
-    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.70, 6.2),
-    Candidate(256, 128, 64, 8, 4, 4, 0.69, 0.706, 5.2),
-    Candidate(128, 128, 64, 8, 4, 1, 0.36, 0.371, 3.1),
-    Candidate(128, 128, 64, 8, 3, 4, 0.52, 0.40, 3.3),
-    Candidate(128, 128, 64, 4, 3, 4, 0.43, 0.385, 4.7),
-    Candidate(128, 64, 64, 4, 4, 1, 0.30, 0.347, 2.3),
-    Candidate(64, 128, 64, 4, 4, 2, 0.28, 0.276, 1.9),
-    Candidate(64, 64, 128, 4, 3, 1, 0.65, 0.30, 0.6),
+    Candidate(128, 256, 64, 8, 4, 4, 0.632, 0.701, 6.24),
+    Candidate(256, 128, 64, 8, 4, 4, 0.687, 0.712, 5.15),
+    Candidate(128, 128, 64, 8, 4, 1, 0.360, 0.371, 3.07),
+    Candidate(128, 128, 64, 8, 3, 4, 0.516, 0.399, 3.34),
+    Candidate(128, 128, 64, 4, 3, 4, 0.432, 0.385, 4.67),
+    Candidate(128, 64, 64, 4, 4, 1, 0.297, 0.347, 2.30),
+    Candidate(64, 128, 64, 4, 4, 2, 0.279, 0.276, 1.91),
+    Candidate(64, 64, 128, 4, 3, 1, 0.650, 0.300, 0.59),
 )
 # With the last tiles shared in blocks.
 SHARED_TILES = (
-    Candidate(128, 256, 64, 8, 4, 4, 0.63, 0.71, 3.9, 0.97, 5.8),
-    Candidate(128, 128, 64, 8, 4, 2, 0.36, 0.36, 2.8, 0.51, 7.4),
+    Candidate(128, 256, 64, 8, 4, 4, 0.632, 0.710, 4.6, 0.95, 5.76),
+    Candidate(128, 128, 64, 8, 4, 2, 0.360, 0.360, 2.83, 0.511, 7.42),
 )
 # L2 hands out lines of so many bytes. Rows that begin elsewhere cost the copy engine
 # more of them: the more, the less their pitch has in common with a line.
@@ -446,6 +446,16 @@ def fast_shared_memory_bytes(
     return num_stages * stage + rows * columns // parts * out_itemsize
 
 
+def stored_bytes(op: Op, kernel: FastKernel, out_itemsize: int) -> int:
+    """Of an element on its way out: shares are of fp32, stream-K has whole tiles, too.
+
+    dW is of fp32, and one way out serves both.
+    """
+    if op == "dw":
+        return 4
+    return {"split": 4, "stream_k": 4 + out_itemsize}.get(kernel, out_itemsize)
+
+
 def pays_to_pad(pitch_bytes: int, uses: int) -> bool:
     """Whether an operand is better copied to rows of whole lines of L2.
 
@@ -525,10 +535,9 @@ def ranked_plans(
     found = []
     whole = WHOLE_TILES if op != "dw" else ()
     for c in whole + SPLIT_TILES + SHARED_TILES:
-        # Shares are stored in fp32, by stream-K beside whole tiles.
-        stored = out_itemsize if c in WHOLE_TILES else 4
-        if c in SHARED_TILES and op != "dw":
-            stored += out_itemsize
+        kernel = "split" if c in SPLIT_TILES else "stream_k"
+        kernel = "persistent" if c in WHOLE_TILES else kernel
+        stored = stored_bytes(op, kernel, out_itemsize)
         num_stages, resident = _fitted(c, itemsize, stored, device)
         if not resident:
             continue

@@ -202,6 +202,9 @@ REFUSALS = {
     "a GPU whose shared memory holds no tile": Refusal(
         "ValueError", "the smallest dw tile needs"
     ),
+    "a tile that the shared memory does not hold": Refusal(
+        "ValueError", "tile must fit"
+    ),
     "a gradient of 16 bits": Refusal("TypeError", "out must be of float32"),
     "a main_grad of 16 bits": Refusal(
         "TypeError", "weight.main_grad must be of float32"

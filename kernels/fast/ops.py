@@ -35,9 +35,12 @@ from kernels.plan import (
     Reduction,
     cdiv,
     fast_plan,
+    fast_shared_memory_bytes,
     output_tiles,
     pays_to_pad,
     product_sizes,
+    shared_memory_bytes,
+    stored_bytes,
 )
 
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
@@ -241,7 +244,7 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
         if plan.kernel != "grouped":  # there are others
             plan = tuned.find(asked, a, b, dtype, strides) or plan
     else:
-        _check_plan(plan, op, _sizes(op, a, b), fit)
+        _check_plan(plan, question(op, a, b, dtype, mode, reduction), fit)
     accumulate = mode == "accumulate"
     # Exact for 16 bits, whatever the framework is set to.
     precision = host.precision() if a.dtype == torch.float32 else "ieee"
@@ -298,7 +301,8 @@ def _factors(op, a, b) -> tuple[torch.Tensor, torch.Tensor]:
     return a.T if op == "dw" else a, b.T if op == "dx" else b
 
 
-def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) -> None:
+def _check_plan(plan: FastPlan, asked: dict, fit: bool) -> None:
+    op, shape = asked["op"], asked["shape"]
     if plan.op != op or plan.tiles != output_tiles(op, shape, plan.tile):
         raise ValueError(
             f"plan must be one of {op} at {shape}, got one of {plan.op} with "
@@ -315,6 +319,18 @@ def _check_plan(plan: FastPlan, op: Op, shape: tuple[int, int, int], fit: bool) 
         raise ValueError(
             "plan must be grouped, as descriptors cannot take these sizes, "
             f"got {plan.kernel!r}"
+        )
+    limit = asked["device"].shared_memory_per_program_bytes
+    if plan.kernel == "grouped":
+        need = shared_memory_bytes(op, plan.tile, asked["itemsize"])
+    else:
+        stored = stored_bytes(op, plan.kernel, asked["out_itemsize"])
+        sizes = plan.tile.num_stages, plan.parts, asked["itemsize"], stored
+        need = fast_shared_memory_bytes(_blocks(plan), *sizes)
+    if need > limit:
+        raise ValueError(
+            f"plan must fit {limit} bytes of shared memory a program, {plan.tile} "
+            f"takes {need}"
         )
 
 

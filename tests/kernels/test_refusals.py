@@ -341,6 +341,9 @@ class Asked:
 
 
 HERE = {
+    "a tile that the shared memory does not hold": lambda a: a.dw(
+        tile=Tile(512, 512, 512, 4, 9)
+    ),
     "an operand that is no tensor": lambda a: a.dw(x=a.x.tolist()),
     "an operand that is sparse": lambda a: a.dw(x=a.x.to_sparse()),
     "an operand that is lazily negated": lambda a: a.dw(
