@@ -41,7 +41,7 @@ def linear(
     main_grad = getattr(weight, "main_grad", None)
     if not torch.compiler.is_compiling():  # else the operators check when they run
         _check(x, weight, bias, main_grad)
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])  # of no columns, too
     y = _Linear.apply(rows, weight, bias, main_grad, deterministic)
     return y.view(*x.shape[:-1], weight.shape[0])
 
