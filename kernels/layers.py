@@ -30,9 +30,9 @@ def linear(
 
     Gradients have their input's dtype, and only those asked for are computed, and
     only what they need is saved. Where weight.main_grad is a tensor, fp32 and of
-    weight's shape, dW is added to that instead, without rounding, and weight.grad
-    stays as it is: whoever sets main_grad zeroes it, hands it to the optimizer and
-    reduces it between processes.
+    weight's shape, dW is added to that instead, without rounding, in every backward
+    pass through y, and weight.grad stays as it is: whoever sets main_grad zeroes it,
+    hands it to the optimizer and reduces it between processes.
 
     Raises TypeError for a dtype and ValueError for a shape, device or layout that
     does not fit, before anything is allocated or launched. A second derivative is

@@ -13,6 +13,7 @@ from generate.render import (
     entries,
     reference,
     repeat,
+    reports,
     source,
     timelines,
     traps,
@@ -30,6 +31,7 @@ from kernels import SUPPORTED_PAIRS
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
 GLOSSARY, TRAPS = "notes/glossary.md", "notes/traps.md"
+REPORTS = "notes/reports.md"
 # Stands for the repository's address, which a build knows and a render does not:
 # generate/overrides/partials/content.html puts it in.
 REPOSITORY = "repository:"
@@ -150,6 +152,7 @@ class Page:
             "function": self.function,
             "reference": self.reference,
             "supported_pairs": SUPPORTED_PAIRS,
+            "reports": self.reports,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
@@ -376,6 +379,11 @@ class Page:
         if function not in found:
             raise RenderError(f"{TEMPLATES}/{self.name}: {name}.py has no {function}")
         return found[function]
+
+    def reports(self) -> reports.Reports:
+        """Public reports, and the tests that hold what went wrong there."""
+        notes, name = self._text(REPORTS), f"{TEMPLATES}/{REPORTS}"
+        return reports.reports(self.pages.root, notes, name)
 
     def exhibit(self, anchor: str) -> str:
         """What a trap did, in one sentence, and the way to its exhibit."""

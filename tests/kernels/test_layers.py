@@ -397,6 +397,15 @@ def test_main_grad_takes_the_gradient():
 
 
 @on_a_device
+def test_main_grad_takes_it_in_every_backward_pass():
+    """Also in one that asks for the gradient of x alone, as the docstring warns."""
+    ours, x = layer(bias=False), torch.ones(3, K, device=DEVICE, requires_grad=True)
+    kept = ours.weight.main_grad = torch.zeros(N, K, device=DEVICE)
+    torch.autograd.grad(ours(x).sum(), x)
+    assert (kept == 3).all()
+
+
+@on_a_device
 def test_gradients_are_no_views_of_main_grad():
     """What is returned and what is added to are different memory."""
     ours = layer()

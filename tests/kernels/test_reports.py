@@ -12,6 +12,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from kernels import host
 from kernels.fast import ops as fast
 from tests.kernels.contract import (
     DEVICE,
@@ -21,6 +22,7 @@ from tests.kernels.contract import (
     OUTPUT_LAYOUTS,
     REPEATED_LAYOUTS,
     Output,
+    RecordedKernel,
     assert_as_exact_as_vendor,
     assert_exact,
     check,
@@ -32,6 +34,7 @@ from tests.kernels.contract import (
     shape_of,
     shapes,
 )
+from tests.kernels.test_fast import LAUNCHED
 
 pytestmark = [
     pytest.mark.interpreter,
@@ -192,6 +195,33 @@ def test_a_part_of_a_wider_gradient(op):
         wide = operand((rows, 3 * columns), DTYPES[0], integers=True, seed=seed)
         operands.append(wide[:, columns : 2 * columns])
     assert_exact(compute(op, *operands, **FAST), op, *operands)
+
+
+@pytest.mark.parametrize(
+    "op, choices",
+    [("forward", {}), ("dx", {}), *(("dw", {"reduction": r}) for r in REDUCTIONS)],
+    ids=lambda given: given if isinstance(given, str) else str(*given.values()),
+)
+@pytest.mark.parametrize(
+    "shape", ((0, 64, 48), (1024, 0, 48), (1024, 64, 0), (1024, 64, 48)), ids=str
+)
+def test_no_grid_is_empty(op, choices, shape, monkeypatch):
+    """Every launch is of one program or more, its grid a tuple; or there is none.
+
+    triton-lang/triton#10427, Deep-Learning-Profiling-Tools/triton-viz#423
+    """
+    launches = []
+    for module, names in ((fast, LAUNCHED), (host, ["reduce"])):
+        for name in names:
+            kernel = getattr(module, f"{name}_kernel")
+            recorded = RecordedKernel(name, kernel, launches)
+            monkeypatch.setattr(module, f"{name}_kernel", recorded)
+    a, b = (operand(size, DTYPES[0], integers=True) for size in shapes(op, shape)[:2])
+    result = compute(op, a, b, **choices, **FAST)
+    assert_exact(result, op, a, b)
+    assert bool(launches) == bool(result.numel())
+    for launch in launches:
+        assert isinstance(launch["grid"], tuple) and min(launch["grid"]) > 0
 
 
 # Accumulators
