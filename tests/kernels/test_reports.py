@@ -56,7 +56,7 @@ LONG = ((1027, 33, 31), (1024, 64, 48))
 
 # A GPU compiles most examples anew; a block takes the interpreter milliseconds.
 examples = settings(
-    max_examples=12 if INTERPRETED else 3, phases=(Phase.explicit, Phase.generate)
+    max_examples=12 if INTERPRETED else 2, phases=(Phase.explicit, Phase.generate)
 )
 sizes = st.sampled_from((0, 1, 2, 15, 16, 17, 31, 96, 127, 129))
 any_layout = st.tuples(
