@@ -32,9 +32,9 @@ def linear(
 
     Gradients have their input's dtype, and only those asked for are computed, and
     only what they need is saved. Where weight.main_grad is a tensor, fp32 and of
-    weight's shape, dW is added to that instead, without rounding, and weight.grad
-    stays as it is: whoever sets main_grad zeroes it, hands it to the optimizer and
-    reduces it between processes.
+    weight's shape, dW is added to that instead, without rounding, in every backward
+    pass through y, and weight.grad stays as it is: whoever sets main_grad zeroes it,
+    hands it to the optimizer and reduces it between processes.
 
     Raises TypeError for a dtype and ValueError for a shape, device or layout that
     does not fit, before anything is allocated or launched. A second derivative is
@@ -43,7 +43,7 @@ def linear(
     main_grad = getattr(weight, "main_grad", None)
     if not torch.compiler.is_compiling():  # else the operators check when they run
         _check(x, weight, bias, main_grad)
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])  # of no columns, too
     y = _Linear.apply(rows, weight, bias, main_grad, deterministic)
     return y.view(*x.shape[:-1], weight.shape[0])
 

@@ -14,6 +14,7 @@ from generate.render import (
     promises,
     reference,
     repeat,
+    reports,
     source,
     timelines,
     traps,
@@ -32,6 +33,7 @@ from kernels.promises import REFUSED_AT, ROWS
 TEMPLATES = "generate/templates"
 NO_PAGES = ("partials/", "notes/")
 GLOSSARY, TRAPS = "notes/glossary.md", "notes/traps.md"
+REPORTS = "notes/reports.md"
 # Stands for the repository's address, which a build knows and a render does not:
 # generate/overrides/partials/content.html puts it in.
 REPOSITORY = "repository:"
@@ -153,6 +155,7 @@ class Page:
             "reference": self.reference,
             "supported_pairs": SUPPORTED_PAIRS,
             "promises": self.promises,
+            "reports": self.reports,
             "exhibit": self.exhibit,
             "gallery": self.gallery,
             "hardware_tables": self.hardware_tables,
@@ -393,6 +396,11 @@ class Page:
         if function not in found:
             raise RenderError(f"{TEMPLATES}/{self.name}: {name}.py has no {function}")
         return found[function]
+
+    def reports(self) -> reports.Reports:
+        """Public reports, and the tests that hold what went wrong there."""
+        notes, name = self._text(REPORTS), f"{TEMPLATES}/{REPORTS}"
+        return reports.reports(self.pages.root, notes, name)
 
     def exhibit(self, anchor: str) -> str:
         """What a trap did, in one sentence, and the way to its exhibit."""

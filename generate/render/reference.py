@@ -103,7 +103,7 @@ def _prose(node: ast.FunctionDef | ast.ClassDef, names: list[str]) -> str:
             for listed, some in groupby(said, lambda part: bool(item.match(part))):
                 if listed:
                     parts += [("item", _item(*part.split(": ", 1))) for part in some]
-                elif paragraph := _html(" ".join(some)):
+                elif paragraph := inline(" ".join(some)):
                     parts.append(("text", f"<p>{paragraph}</p>"))
     blocks = []
     for kind, some in groupby(parts, lambda part: part[0]):
@@ -113,8 +113,9 @@ def _prose(node: ast.FunctionDef | ast.ClassDef, names: list[str]) -> str:
 
 
 def _item(names: str, text: str) -> str:
-    return f"<li><code>{names}</code>: {_html(text)}</li>"
+    return f"<li><code>{names}</code>: {inline(text)}</li>"
 
 
-def _html(text: str) -> str:
+def inline(text: str) -> str:
+    """A sentence as HTML: what stands in backticks is code."""
     return SPAN.sub(r"<code>\1</code>", escape(text, quote=False))

@@ -176,6 +176,20 @@ class Output:
         assert around.isnan().all(), "written beyond the output"
 
 
+FAR = 2**30 + 8  # the third entry lies beyond 2**31 elements
+
+
+def far_apart(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """`values` with entries FAR apart along `axis`; the memory between is untouched."""
+    step = (FAR, 1) if axis == 0 else (1, FAR)
+    reach = sum((n - 1) * s for n, s in zip(values.shape, step, strict=True)) + 1
+    need_memory(reach * values.itemsize)
+    storage = untouched_memory(reach, dtype=values.dtype, device=DEVICE)
+    view = storage.as_strided(values.shape, step)
+    assert reach > 2**31
+    return view.copy_(values)
+
+
 def need_memory(size_bytes: int):
     """Skip where the GPU has less memory free; the interpreter's is never touched."""
     if not INTERPRETED:

@@ -42,6 +42,7 @@ from tests.kernels.contract import (
     Output,
     assert_as_exact_as_vendor,
     assert_exact,
+    far_apart,
     name_of,
     operand,
     shape_of,
@@ -179,7 +180,10 @@ def check(op, shape, dtype, form, *, mode="overwrite", layouts=None, **choices):
 @every_op
 @forms(*WHOLE_FORMS)
 def test_every_product(op, form):
-    """Odd sizes: what a tile reaches beyond is read as 0, and is not written."""
+    """Odd sizes: what a tile reaches beyond is read as 0, and is not written.
+
+    triton-lang/triton#630, triton-lang/triton#10772, triton-lang/triton#9230
+    """
     check(op, SHAPES[op], DTYPES[0], form)
 
 
@@ -195,7 +199,10 @@ def test_every_dtype(dtype, form):
 @forms(*SPLIT_FORMS)
 @every_mode
 def test_every_split_of_dw(form, mode):
-    """Every split, of more splits than blocks too, stores and accumulates."""
+    """Every split, of more splits than blocks too, stores and accumulates.
+
+    facebookexperimental/triton#1142, triton-lang/triton#6547, triton-lang/triton#9230
+    """
     check("dw", SHAPES["dw"], DTYPES[0], form, mode=mode)
 
 
@@ -236,7 +243,10 @@ def test_gradient_in_columns(form):
 @on_a_device
 @every_op
 def test_any_stride_by_pointers(op):
-    """The grouped kernel reads what descriptors cannot: odd pitches, gaps, repeats."""
+    """The grouped kernel reads what descriptors cannot: odd pitches, gaps, repeats.
+
+    ROCm/TransformerEngine#623, pytorch/pytorch#194719
+    """
     layouts = ("gapped", "row repeated", "pitched")
     shape = shape_of(op, 33, 71, 49)
     check(op, shape, DTYPES[0], GROUPED, layouts=layouts, integers=True)
@@ -307,7 +317,10 @@ def test_shares_of_stream_k(programs, edge, reduction):
 @pytest.mark.kernels("fast")
 @forms(*DETERMINISTIC_FORMS)
 def test_the_same_bits_every_time(form):
-    """Deterministic forms give the same bits, run after run, in both modes."""
+    """Deterministic forms give the same bits, run after run, in both modes.
+
+    microsoft/onnxruntime#27003
+    """
     T, K, N = 40003, 131, 76
     x = operand((T, K), DTYPES[0], layout="aligned", seed=1)
     dy = operand((T, N), DTYPES[0], layout="aligned", seed=2)
@@ -324,7 +337,10 @@ def test_the_same_bits_every_time(form):
 @pytest.mark.kernels("fast")
 @forms(("split", "atomic", 20, 2), ("stream_k", "atomic", 1, 2))
 def test_cleared_in_time(form):
-    """Nothing is added before out was cleared, run after run, and in a graph."""
+    """Nothing is added before out was cleared, run after run, and in a graph.
+
+    triton-lang/triton#2183, triton-lang/triton#6227, triton-lang/triton#10596
+    """
     T, K, N = 40003, 131, 76
     x = operand((T, K), DTYPES[0], layout="aligned", integers=True, seed=1)
     dy = operand((T, N), DTYPES[0], layout="aligned", integers=True, seed=2)
@@ -414,13 +430,86 @@ def test_prepared_launches_hold_no_tensor():
 @every_op
 @pytest.mark.parametrize("shape", ((0, 16, 16), (16, 0, 16), (16, 16, 0)))
 def test_empty(op, shape):
-    """An empty contraction is 0, an empty output is nothing."""
+    """An empty contraction is 0, an empty output is nothing.
+
+    triton-lang/triton#10427
+    """
     a_shape, b_shape, out_shape = shapes(op, shape)
     a = torch.ones(a_shape, device=DEVICE)
     b = torch.ones(b_shape, device=DEVICE)
     out = multiply(op, a, b)
     assert out.shape == out_shape
     assert (out == 0).all()
+
+
+# Addresses beyond 32 bits
+
+
+far_axis = pytest.mark.parametrize("axis", ("rows", "columns"))
+
+
+@on_a_device
+@pytest.mark.xdist_group("memory")
+@every_op
+@forms(GROUPED, PERSISTENT)
+@pytest.mark.parametrize("far", ((3,), (3, 4)), ids=("contracted", "other"))
+def test_operands_beyond_32_bits(op, form, far):
+    """Lines 2³⁰ elements apart are read where they lie, by pointers and descriptors.
+
+    triton-lang/triton#5022
+    """
+    shape = shape_of(op, *((16, 3, 16) if far == (3,) else (3, 16, 4)))
+    *sizes, out_shape = shapes(op, shape)
+    a, b = (
+        far_apart(
+            operand(size, DTYPES[0], integers=True, seed=seed),
+            [length in far for length in size].index(True),
+        )
+        for seed, size in enumerate(sizes, 1)
+    )
+    assert descriptor_fits(a) and descriptor_fits(b)
+    out = Output(out_shape, torch.float32).tensor
+    multiply(op, a, b, out=out, plan=planned(op, form, shape))
+    assert_exact(out, op, a, b)
+
+
+@on_a_device
+@pytest.mark.xdist_group("memory")
+@far_axis
+@pytest.mark.parametrize("op", OPS[:2])
+@forms(GROUPED, PERSISTENT)
+def test_outputs_beyond_32_bits(op, form, axis):
+    """Lines 2³⁰ elements apart are written where they lie, in either order.
+
+    triton-lang/triton#5022
+    """
+    into_far_lines(op, form, axis, DTYPES[0])
+
+
+@on_a_device
+@pytest.mark.xdist_group("memory")
+@far_axis
+@forms(PERSISTENT, *SPLIT_FORMS[:3], *SPLIT_FORMS[4:5], *SPLIT_FORMS[6:])
+def test_gradients_beyond_32_bits(form, axis):
+    """And are cleared, added to and summed up there.
+
+    triton-lang/triton#5022, deepspeedai/DeepSpeed#8590
+    """
+    into_far_lines("dw", form, axis, torch.float32)
+
+
+def into_far_lines(op, form, axis, dtype):
+    """Multiply into lines that are far apart, overwriting what they hold."""
+    rows, columns = (3, 16) if axis == "rows" else (16, 3)
+    shape = shape_of(op, rows, 203, columns)
+    a_shape, b_shape, out_shape = shapes(op, shape)
+    a = operand(a_shape, DTYPES[0], layout="aligned", integers=True, seed=1)
+    b = operand(b_shape, DTYPES[0], layout="aligned", integers=True, seed=2)
+    holding = torch.full(out_shape, 7.0, dtype=dtype, device=DEVICE)
+    out = far_apart(holding, axis == "columns")
+    assert descriptor_fits(out, written=True)
+    multiply(op, a, b, out=out, plan=planned(op, form, shape))
+    assert_exact(out, op, a, b)
 
 
 # What descriptors take
@@ -462,7 +551,10 @@ def test_descriptors_write_whole_16_bytes():
     ),
 )
 def test_descriptors_do_not_take(tensor):
-    """What the copy engine cannot: it is copied, or the grouped kernel has it."""
+    """What the copy engine cannot: it is copied, or the grouped kernel has it.
+
+    triton-lang/triton#10927, flagos-ai/FlagGems#4471
+    """
     assert not descriptor_fits(tensor)
 
 
@@ -602,7 +694,10 @@ def test_without_descriptors(op, itemsize, device, descriptors):
 def test_any_shape_on_any_device(
     sm_count, limit_kib, op, shape, out_itemsize, deterministic
 ):
-    """Plans fit the device, cover the output and leave every split some blocks."""
+    """Plans fit the device, cover the output and leave every split some blocks.
+
+    triton-lang/triton#8182
+    """
     device = replace(
         H200, sm_count=sm_count, shared_memory_per_program_bytes=limit_kib * 1024
     )

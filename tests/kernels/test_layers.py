@@ -3,8 +3,12 @@
 Integers make every sum exact, so that both can be held to the same bits.
 """
 
+import itertools
+import math
+
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from kernels import layers
@@ -77,7 +81,10 @@ def calls(monkeypatch) -> list[str]:
 @pytest.mark.parametrize("leading", LEADING, ids=str)
 @pytest.mark.parametrize("bias", (True, False))
 def test_as_torch_has_it(leading, bias, dtype):
-    """Any leading dimensions, or none: output and gradients have the same bits."""
+    """Any leading dimensions, or none: output and gradients have the same bits.
+
+    flagos-ai/FlagGems#5379
+    """
     ours = layer(dtype, bias)
     reference = theirs(ours)
     results = []
@@ -92,29 +99,92 @@ def test_as_torch_has_it(leading, bias, dtype):
 
 
 @on_a_device
-@pytest.mark.parametrize(
-    "view",
-    (
-        pytest.param(lambda x: x.transpose(0, 1), id="transposed"),
-        pytest.param(lambda x: x[:, ::2], id="sliced"),
-        pytest.param(lambda x: x[:1].expand(4, -1, -1), id="expanded"),
-    ),
+@pytest.mark.parametrize("out", (N, 0))
+@pytest.mark.parametrize("leading", ((3,), (2, 3), (0,), ()), ids=str)
+def test_no_columns(leading, out):
+    """Without inputs y is the bias; gradients of empty tensors keep their shapes.
+
+    triton-lang/triton#10427
+    """
+    weight, bias = integers(out, 0), integers(out, seed=2)
+    x = integers(*leading, 0)
+    y = linear(x, weight, bias)
+    y.sum().backward()
+    assert torch.equal(y, bias.expand(*leading, out))
+    assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
+    assert (bias.grad == math.prod(leading)).all()
+
+
+VIEWS = (
+    pytest.param(lambda t: t.transpose(0, 1), id="transposed"),
+    pytest.param(lambda t: t.mT.contiguous().mT, id="in columns"),
+    pytest.param(lambda t: t[:, ::2], id="sliced"),
+    pytest.param(lambda t: t[1:, 1:], id="offset"),
+    pytest.param(lambda t: t[:1].expand(4, -1, -1), id="expanded"),
 )
-def test_inputs_and_gradients_of_any_strides(view):
+
+
+@on_a_device
+@every_dtype
+@pytest.mark.parametrize("view", VIEWS)
+def test_inputs_and_gradients_of_any_strides(view, dtype):
     """A gradient that was expanded or transposed is read where it lies.
 
-    pytorch/pytorch#132102
+    pytorch/pytorch#132102, ROCm/TransformerEngine#623, flagos-ai/FlagGems#5379
     """
-    ours = layer()
+    ours = layer(dtype)
     reference = theirs(ours)
     results = []
     for module in (ours, reference):
-        x = integers(4, 6, K, seed=3)
+        x = integers(4, 6, K, dtype=dtype, seed=3)
         y = module(view(x))
         y.sum().backward()
         results.append([y, *grads(module, x)])
     for mine, other in zip(*results, strict=True):
         assert torch.equal(mine, other)
+
+
+@on_a_device
+@every_dtype
+@pytest.mark.parametrize(
+    "joined",
+    (
+        pytest.param(lambda a, b: torch.cat([a, b], 1), id="side by side"),
+        pytest.param(lambda a, b: torch.cat([a, b], 0), id="one below the other"),
+        pytest.param(lambda a, b: torch.stack([a, b], 2), id="interleaved"),
+        pytest.param(lambda a, b: torch.cat([a.T, b.T], 1), id="turned"),
+    ),
+)
+def test_gradients_that_are_views(joined, dtype):
+    """The gradient of a part of a tensor has that tensor's strides, not the part's.
+
+    pytorch/pytorch#194719
+    """
+    ours, also = layer(dtype), layer(dtype)
+    results = []
+    for modules in ((ours, also), (theirs(ours), theirs(also))):
+        x, z = integers(6, K, dtype=dtype, seed=3), integers(6, K, dtype=dtype, seed=4)
+        y = joined(modules[0](x), modules[1](z))
+        y.backward(integers(*y.shape, dtype=dtype, seed=5, grad=False))
+        results.append([*grads(modules[0], x), *grads(modules[1], z)])
+    for mine, other in zip(*results, strict=True):
+        assert torch.equal(mine, other)
+
+
+@on_a_device
+@pytest.mark.parametrize("deterministic", (False, True))
+def test_the_bias_is_added_once(deterministic):
+    """However many programs share a sum: once to y, and once a row to its gradient.
+
+    triton-lang/triton#643
+    """
+    inputs, rows = (256, 512) if INTERPRETED else (4096, 8192)
+    x, weight = torch.zeros(rows, inputs, device=DEVICE), integers(N, inputs)
+    bias = torch.ones(N, device=DEVICE, requires_grad=True)
+    y = linear(x, weight, bias, deterministic=deterministic)
+    y.sum().backward()
+    assert (y == 1).all() and (bias.grad == rows).all()
+    assert not weight.grad.any()
 
 
 @on_a_device
@@ -164,64 +234,179 @@ def test_directional_derivatives(which):
 
 
 @on_a_device
-def test_second_derivatives_are_refused():
-    """Not silently without the terms that go through the saved tensors."""
-    x = integers(3, K)
-    y = layer()(x).square().sum()
+@pytest.mark.parametrize("of", ("x", "weight", "bias"))
+@pytest.mark.parametrize("loss", (torch.sum, torch.norm), ids=("linear", "curved"))
+def test_second_derivatives_are_refused(loss, of):
+    """Not silently without the terms that go through the saved tensors.
+
+    pytorch/pytorch#58509
+    """
+    ours, x = layer(), integers(3, K)
+    inputs = {"x": x, "weight": ours.weight, "bias": ours.bias}
     with pytest.raises(RuntimeError, match="^linear has no second derivative"):
-        torch.autograd.grad(y, x, create_graph=True)
+        torch.autograd.grad(loss(ours(x)), inputs[of], create_graph=True)
 
 
 @on_a_device
-@pytest.mark.parametrize("transform", (torch.func.grad, torch.func.vmap))
+def test_second_derivatives_are_refused_when_compiled():
+    """What a compiler made of it refuses them, too, in torch's words.
+
+    pytorch/pytorch#58509
+    """
+    torch.compiler.reset()
+    x = integers(3, K)
+    y = torch.compile(layer(), fullgraph=True, backend="aot_eager")(x)
+    with pytest.raises(RuntimeError, match="double backward"):
+        (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        dx.square().sum().backward()
+
+
+TRANSFORMS = ("vmap", "grad", "jacrev", "jacfwd", "hessian")
+
+
+@on_a_device
+@pytest.mark.parametrize("transform", TRANSFORMS)
 def test_transforms_are_refused(transform):
     """torch.func says in its own words that there is no rule."""
     weight = integers(N, K, grad=False)
+    transformed = getattr(torch.func, transform)(lambda x: linear(x, weight).sum())
     with pytest.raises(RuntimeError, match="functorch|vmap"):
-        transform(lambda x: linear(x, weight).sum())(integers(3, K, grad=False))
+        transformed(integers(3, K, grad=False))
+
+
+@on_a_device
+def test_forward_derivatives_are_refused():
+    """A tangent is not dropped silently: torch says that there is no rule."""
+    x, weight = integers(3, K, grad=False), integers(N, K, grad=False)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match="jvp"):
+            linear(dual, weight)
 
 
 # What is computed and kept
 
 
 @on_a_device
-@pytest.mark.parametrize("needs_x", (True, False))
-@pytest.mark.parametrize("needs_weight", (True, False))
-def test_only_what_is_asked_for(needs_x, needs_weight, monkeypatch):
-    """A frozen weight costs no dW and keeps no x; a first layer no dX and no W."""
+@pytest.mark.parametrize("kept", (False, True), ids=("grad", "main_grad"))
+@pytest.mark.parametrize(
+    "needs",
+    [n for n in itertools.product((False, True), repeat=3) if any(n)],
+    ids=lambda n: "-".join(itertools.compress(("x", "weight", "bias"), n)),
+)
+def test_only_what_is_asked_for(needs, kept, monkeypatch):
+    """A frozen weight costs no dW and keeps no x; a first layer no dX and no W.
+
+    NVIDIA/Megatron-LM#548, fla-org/flash-linear-attention#1253
+    """
+    needs_x, needs_weight, needs_bias = needs
     ours = layer()
     ours.weight.requires_grad_(needs_weight)
+    ours.bias.requires_grad_(needs_bias)
+    if kept:
+        ours.weight.main_grad = torch.zeros(N, K, device=DEVICE)
+    x = integers(3, K, grad=needs_x)
     products, saved = calls(monkeypatch), []
     hooks = torch.autograd.graph.saved_tensors_hooks(
         lambda tensor: saved.append(tuple(tensor.shape)) or tensor, lambda t: t
     )
     with hooks:
-        y = ours(integers(3, K, grad=needs_x))
+        y = ours(x)
     y.sum().backward()
     assert products == ["matmul"] + ["matmul_dx"] * needs_x + ["matmul_dw"] * (
         needs_weight
     )
     assert saved == [(3, K)] * needs_weight + [(N, K)] * needs_x
+    given = [grad is not None for grad in grads(ours, x)]
+    assert given == [needs_x, needs_weight and not kept, needs_bias]
+    if kept:
+        assert ours.weight.main_grad.any() == needs_weight
 
 
 @on_a_device
-def test_nothing_is_kept_without_grad():
-    with torch.no_grad():
-        assert layer()(integers(3, K)).grad_fn is None
+@pytest.mark.parametrize("without", (torch.no_grad, torch.inference_mode))
+def test_nothing_is_kept_without_grad(without, monkeypatch):
+    """An evaluation computes one product, and saves nothing for a backward pass.
+
+    fla-org/flash-linear-attention#1253
+    """
+    ours, x, products, saved = layer(), integers(3, K), calls(monkeypatch), []
+    hooks = torch.autograd.graph.saved_tensors_hooks(saved.append, lambda t: t)
+    with hooks, without():
+        assert ours(x).grad_fn is None
+    assert products == ["matmul"] and not saved
 
 
 @on_a_device
-def test_contributions_add():
-    """Micro-batches, and a weight that two layers share, add up."""
-    ours = layer(bias=False)
-    tied = layer(bias=False)
-    tied.weight = ours.weight
+@pytest.mark.parametrize("kept", (False, True), ids=("grad", "main_grad"))
+def test_contributions_add(kept):
+    """Micro-batches, and a weight and bias that two layers share, add up.
+
+    NVIDIA/TransformerEngine#3437
+    """
+    ours, tied = layer(), layer()
+    tied.weight, tied.bias = ours.weight, ours.bias
     reference = theirs(ours)
+    if kept:
+        ours.weight.main_grad = torch.zeros(N, K, device=DEVICE)
     for seed in (3, 4):
         x = integers(3, K, seed=seed, grad=False)
-        (ours(x) + tied(x)).sum().backward()
-        (2 * reference(x)).sum().backward()
-    assert torch.equal(ours.weight.grad, reference.weight.grad)
+        z = integers(5, K, seed=seed + 2, grad=False)
+        (ours(x).sum() + 2 * tied(z).sum()).backward()
+        (reference(x).sum() + 2 * reference(z).sum()).backward()
+    found = ours.weight.main_grad if kept else ours.weight.grad
+    assert torch.equal(found, reference.weight.grad)
+    assert torch.equal(ours.bias.grad, reference.bias.grad)
+
+
+@on_a_device
+@pytest.mark.parametrize("kept", (False, True), ids=("grad", "main_grad"))
+def test_weight_of_an_embedding_and_a_head(kept):
+    """What main_grad takes is in .grad no second time, and nothing unwritten is.
+
+    NVIDIA/TransformerEngine#545
+    """
+    tokens = torch.arange(7, device=DEVICE) % N
+    totals = []
+    for head in (layer(bias=False), theirs(layer(bias=False))):
+        weight = head.weight
+        buffer = weight.main_grad = torch.zeros(N, K, device=DEVICE) if kept else None
+        for _ in range(2):
+            x = torch.nn.functional.embedding(tokens, weight)
+            y = head(x)
+            y.backward(integers(*y.shape, seed=3, grad=False))
+        total = weight.grad.clone()
+        if kept and isinstance(head, Linear):
+            assert buffer.any() and not torch.equal(buffer, total)
+            total += buffer
+        totals.append(total)
+    assert torch.equal(*totals)
+
+
+@on_a_device
+@pytest.mark.parametrize(
+    "lying",
+    (
+        pytest.param(lambda: torch.empty(N, K), id="rows"),
+        pytest.param(lambda: torch.empty(K, N).T, id="columns"),
+    ),
+)
+@pytest.mark.parametrize("kept", (False, True), ids=("grad", "main_grad"))
+def test_gradients_lie_as_their_parameter(kept, lying):
+    """Otherwise data-parallel training copies each, and warns of it.
+
+    pytorch/pytorch#47163
+    """
+    ours = layer(bias=False)
+    reference = theirs(ours)
+    ours.weight = torch.nn.Parameter(lying().to(DEVICE).copy_(reference.weight))
+    if kept:
+        ours.weight.main_grad = torch.zeros_like(ours.weight)
+    for module in (ours, reference):
+        module(integers(3, K, seed=3)).sum().backward()
+    found = ours.weight.main_grad if kept else ours.weight.grad
+    assert found.stride() == ours.weight.stride() == lying().stride()
+    assert torch.equal(found, reference.weight.grad)
 
 
 @on_a_device
@@ -241,7 +426,10 @@ def test_recomputed_in_the_backward_pass():
 
 @on_a_device
 def test_main_grad_takes_the_gradient():
-    """dW adds to it in fp32; .grad stays as it is, whatever it is."""
+    """dW adds to it in fp32; .grad stays as it is, whatever it is.
+
+    NVIDIA/TransformerEngine#545
+    """
     ours = layer(torch.float16)
     kept = ours.weight.main_grad = torch.full((N, K), 2049.0, device=DEVICE)
     x = torch.ones(3, K, device=DEVICE, dtype=torch.float16)
@@ -250,6 +438,15 @@ def test_main_grad_takes_the_gradient():
         assert (kept == 2049 + 3 * times).all()  # which fp16 cannot hold
         assert ours.weight.grad is None
     assert ours.bias.grad is not None
+
+
+@on_a_device
+def test_main_grad_takes_it_in_every_backward_pass():
+    """Also in one that asks for the gradient of x alone, as the docstring warns."""
+    ours, x = layer(bias=False), torch.ones(3, K, device=DEVICE, requires_grad=True)
+    kept = ours.weight.main_grad = torch.zeros(N, K, device=DEVICE)
+    torch.autograd.grad(ours(x).sum(), x)
+    assert (kept == 3).all()
 
 
 @on_a_device
@@ -288,6 +485,34 @@ def test_autocast(parameters):
     assert results[0][0].dtype == torch.float16
 
 
+SHORT = [dtype for dtype in DTYPES if dtype != torch.float32]
+
+
+@on_a_device
+@pytest.mark.parametrize("dtype", SHORT, ids=name_of)
+@pytest.mark.parametrize("around", (None, *SHORT), ids=lambda d: d and name_of(d))
+def test_backward_computes_in_the_dtype_of_the_forward(dtype, around, monkeypatch):
+    """Every product does, whatever autocast surrounds the backward pass.
+
+    pytorch/pytorch#87979
+    """
+    found = []
+    for name in ("matmul", "matmul_dx", "matmul_dw"):
+
+        def spy(a, b, product=getattr(layers, name), **choices):
+            found.append((a.dtype, b.dtype))
+            return product(a, b, **choices)
+
+        monkeypatch.setattr(layers, name, spy)
+    ours, x = layer(), integers(5, K, seed=3)
+    with torch.autocast(DEVICE, dtype=dtype):
+        y = ours(x)
+    with torch.autocast(DEVICE, dtype=around, enabled=around is not None):
+        y.sum().backward()
+    assert found == 3 * [(dtype, dtype)]
+    assert {grad.dtype for grad in grads(ours, x)} == {torch.float32}
+
+
 @on_a_device
 def test_autocast_rounds_no_gradient_of_fp32():
     """dW goes from its fp32 sum to an fp32 parameter without autocast's 16 bits."""
@@ -302,7 +527,10 @@ def test_autocast_rounds_no_gradient_of_fp32():
 @on_a_device
 @pytest.mark.parametrize("asked", ("argument", "framework"))
 def test_determinism(asked, monkeypatch):
-    """The argument, or torch's switch, keeps dW from adding in order of arrival."""
+    """The argument, or torch's switch, keeps dW from adding in order of arrival.
+
+    microsoft/onnxruntime#27003
+    """
     products = calls(monkeypatch)
     ours = layer(deterministic=asked == "argument")
     switched = asked == "framework"
@@ -341,6 +569,33 @@ def test_compiled_whole(kept):
     for eager, compiled in zip(*results, strict=True):
         assert (eager is None) == (compiled is None)
         assert eager is None or torch.equal(eager, compiled)
+
+
+@on_a_device
+@pytest.mark.parametrize("deterministic", (False, True))
+def test_compiled_at_three_shapes(deterministic):
+    """An odd last dimension, which compilers pad, at sizes that they generalise over.
+
+    pytorch/pytorch#132102, pytorch/pytorch#136550
+    """
+    backend = "aot_eager" if INTERPRETED else "inductor"
+    torch.compiler.reset()
+    odd, dtype, results = 1001, DTYPES[0], []
+    weight = integers(N + 1, odd, dtype=dtype, seed=1)
+    bias = integers(N + 1, dtype=dtype, seed=2)
+
+    def run(x, weight, bias):
+        x = (x + 1).transpose(-1, -2).contiguous().transpose(-1, -2)
+        return linear(x, weight, bias, deterministic=deterministic)
+
+    for called in (run, torch.compile(run, fullgraph=True, backend=backend)):
+        for leading in ((3,), (2, 5), (2, 9)):
+            inputs = [integers(*leading, odd, dtype=dtype, seed=3), weight, bias]
+            y = called(*inputs)
+            dy = integers(*y.shape, dtype=dtype, seed=4, grad=False)
+            results.append([y, *torch.autograd.grad(y, inputs, dy)])
+    for eager, compiled in zip(results[:3], results[3:], strict=True):
+        assert all(map(torch.equal, eager, compiled))
 
 
 # Several processes
@@ -409,7 +664,10 @@ REFUSED = {
 @on_a_device
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case, monkeypatch):
-    """One sentence that names the argument, before anything is computed."""
+    """One sentence that names the argument, before anything is computed.
+
+    fla-org/flash-linear-attention#1264
+    """
     products = calls(monkeypatch)
     name, spoil = REFUSED[case]
     operands = integers(3, K), integers(N, K, seed=1), integers(N, seed=2)

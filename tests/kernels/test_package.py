@@ -106,6 +106,24 @@ def test_pair_is_checked_before_anything_is_imported():
     assert run(code) == "True False\n"
 
 
+def test_what_an_older_torch_lacks():
+    """linear needs none of the newer helpers; the products, no operators at all.
+
+    jwohlwend/boltz#555
+    """
+    code = (
+        "import torch\n"
+        "lacking = ['triton_op', 'wrap_triton']\n"
+        "for name in lacking:\n"
+        "    delattr(torch.library, name)\n"
+        "from kernels import matmul, matmul_dx, matmul_dw, tune\n"
+        "print('kernels.layers' in sys.modules)\n"
+        "from kernels import linear, Linear\n"
+        "print(linear.__module__)"
+    )
+    assert run(code) == "False\nkernels.layers\n"
+
+
 def test_unknown_name():
     """A name that the package lacks is an AttributeError, as anywhere."""
     with pytest.raises(AttributeError, match="'kernels' has no attribute 'matmull'"):

@@ -339,7 +339,10 @@ def test_the_file_is_read_once(monkeypatch, cache):
 
 
 def test_another_product_is_another_key(monkeypatch):
-    """Layout, dtype, mode, reduction, device and every version are part of it."""
+    """Layout, dtype, mode, reduction, device and every version are part of it.
+
+    triton-lang/triton#2534
+    """
     product = asked(monkeypatch)
     question, a, b, dtype, strides = product
     plan = other(ranked_plans(**question))
