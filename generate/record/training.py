@@ -16,7 +16,10 @@ seeds, as a measure of what a difference that means something looks like.
 
 import functools
 import hashlib
+import math
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -64,6 +67,8 @@ MODEL = TrainingModel(
     autocast_dtype="bfloat16",
 )
 
+# Shuffles of the vendor's batches.
+ORDERS = (1, 2, 3, 4, 5)
 # Way, seed, order and repeat, in turns, so that a device that grows warm favors none.
 Row = tuple[TrainingWay, int, int, int]
 ROWS: tuple[Row, ...] = (
@@ -74,9 +79,7 @@ ROWS: tuple[Row, ...] = (
     ("vendor", 0, 0, 2),
     ("atomic", 0, 0, 2),
     ("deterministic", 0, 0, 2),
-    ("vendor", 0, 1, 1),
-    ("vendor", 0, 2, 1),
-    ("vendor", 0, 3, 1),
+    *(("vendor", 0, order, 1) for order in ORDERS),
     ("vendor", 1, 0, 1),
     ("vendor", 2, 0, 1),
 )
@@ -113,11 +116,13 @@ def read_text() -> tuple[torch.Tensor, TrainingText]:
     It differs between versions of Python.
     """
     raw = "\n".join(topics[name] for name in sorted(topics)).encode()
+    shares = [times / len(raw) for times in Counter(raw).values()]
     described = TrainingText(
         name=TEXT_NAME,
         text_bytes=len(raw),
         text_sha256=hashlib.sha256(raw).hexdigest(),
         held_out_bytes=len(raw) // HELD_OUT,
+        byte_entropy_nats=rounded(-sum(share * math.log(share) for share in shares)),
     )
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8), described
 
@@ -251,7 +256,9 @@ def train(
     )
 
 
-def batches(length: int, model: TrainingModel, seed: int, order: int, count: int):
+def batches(
+    length: int, model: TrainingModel, seed: int, order: int, count: int
+) -> Iterator[torch.Tensor]:
     """Where each step's sequences begin, [sequences], drawn on the CPU."""
     drawn = torch.Generator().manual_seed(seed)
     shuffled = torch.Generator().manual_seed(order)

@@ -517,6 +517,7 @@ class Maker:
                 text_bytes=500_000,
                 text_sha256="a" * 64,
                 held_out_bytes=50_000,
+                byte_entropy_nats=3.2,
             ),
             model=TrainingModel(
                 layers=4,
