@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 TEXT_NAME = "pydoc_data.topics, the documentation that ships with Python"
 HELD_OUT = 10  # One byte in so many, at the end.
 STEPS, RISING_STEPS, WARM_UP_STEPS = 300, 30, 3
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 6e-4
 BETAS, WEIGHT_DECAY = (0.9, 0.95), 0.1
 OPTIMIZER = (
     f"AdamW, learning rate {LEARNING_RATE:g} after {RISING_STEPS} steps of rising to "

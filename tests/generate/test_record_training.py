@@ -1,6 +1,7 @@
 """The recorder of training, as far as it runs without a GPU."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -84,8 +85,8 @@ def test_it_learns_more_than_how_often_bytes_occur(no_gpu, text):
     small = TINY.model_copy(
         update={"width": 64, "batch_sequences": 32, "autocast_dtype": "float32"}
     )
-    run = training.train("vendor", 0, 0, text[:50_000], 5_000, small, 150)
-    assert run.losses_nats[0] == pytest.approx(torch.tensor(256.0).log(), rel=0.1)
+    run = training.train("vendor", 0, 0, text[:50_000], 2_000, small, 100)
+    assert run.losses_nats[0] == pytest.approx(math.log(256), rel=0.1)
     assert run.held_out_nats < described.byte_entropy_nats - 0.3
 
 
