@@ -452,7 +452,7 @@ class TrainingRun(Model):
     parameters_sha256: Sha256
     """Digest of the bits of all parameters after the last step."""
     peak_bytes: Size
-    """The allocator's, parameters and optimizer among it."""
+    """The allocator's over what was there before, parameters and optimizer in it."""
 
     @model_validator(mode="after")
     def _one_of_each_a_step(self):

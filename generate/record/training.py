@@ -217,6 +217,7 @@ def train(
 ) -> TrainingRun:
     """Train a new model for `count` steps. ValueError where a loss is not finite."""
     device, learned = text.device, text[:-held_out]
+    before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     torch.manual_seed(seed)
     network = Transformer(model, LINEAR[way]).to(device)
@@ -252,7 +253,7 @@ def train(
         step_ms=tuple(step_ms),
         host_ms=tuple(host_ms),
         parameters_sha256=digest(network),
-        peak_bytes=torch.cuda.max_memory_allocated(),
+        peak_bytes=torch.cuda.max_memory_allocated() - before,
     )
 
 
@@ -289,14 +290,16 @@ def loss_of(
 
 @torch.no_grad()
 def judged(network: nn.Module, text: torch.Tensor, model: TrainingModel) -> float:
-    """Mean loss over a text, in windows that share but their ends."""
+    """Mean loss over a text, in windows that share but their ends.
+
+    Whole batches of them alone: another T would be other kernels.
+    """
+    size = model.batch_sequences
     ends = len(text) - model.context_tokens
     starts = torch.arange(0, ends, model.context_tokens, device=text.device)
-    total = sum(
-        len(some) * loss_of(network, windows(text, some, model), model).double()
-        for some in starts.split(model.batch_sequences)
-    )
-    return float(f"{total.item() / len(starts):.9g}")
+    parts = starts[: len(starts) // size * size].split(size)
+    total = sum(loss_of(network, windows(text, p, model), model) for p in parts)
+    return float(f"{total.item() / len(parts):.9g}")
 
 
 def keep_main_grads(network: nn.Module) -> None:

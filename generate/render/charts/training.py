@@ -19,7 +19,7 @@ MARKERS = {
     "vendor": {"symbol": "diamond", "size": 8, "color": palette.VENDOR},
     "atomic": {"symbol": "circle", "size": 8, "color": palette.DW},
     "deterministic": {"symbol": "square-open", "size": 11, "color": palette.FOREGROUND},
-    "main_grad": {"symbol": "triangle-up-open", "size": 11, "color": palette.DX},
+    "main_grad": {"symbol": "triangle-up-open", "size": 11, "color": palette.DW},
 }
 
 
