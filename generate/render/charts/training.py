@@ -85,7 +85,11 @@ def line(key: tuple, points: list[tuple]) -> go.Scatter:
         mode="lines+markers" if first else "lines",
         x=[x for x, _ in points],
         y=[rounded(y) for _, y in points],
-        marker={**marker, "maxdisplayed": MARKED, "line": {"width": 2}},
+        marker={
+            **marker,
+            "maxdisplayed": MARKED,
+            "line": {"width": 2, "color": marker["color"]},
+        },
         line={"color": marker["color"], "width": 1.5},
         hovertemplate=f"{title(key)}<br>step %{{x}}: %{{y}} nats<extra></extra>",
     )
