@@ -139,7 +139,7 @@ def step_time(m: Evidence) -> Verdict:
     slower = sum(longer(ms, theirs) for ms in ours.values())
     sentence = f"A step takes {theirs} with nn.Linear, {each}."
     if not slower:
-        return holds(f"{sentence} None is longer by more than {MARGIN}.")
+        return holds(f"{sentence} No way takes over {MARGIN} longer.")
     return (in_part if slower < len(ours) else fails)(sentence)
 
 
@@ -155,9 +155,10 @@ def host(m: Evidence) -> Verdict:
         if m.get(f"training.{way}.ms") is not None
     ] or [(m["training.vendor.host_ms"], m["training.vendor.ms"])]
     shares = [100 * host / step for host, step in both]
+    low, high = (f"{end(shares):.0f}" for end in (min, max))
     sentence = (
-        f"Of a step's time, {min(shares):.0f} to {max(shares):.0f} % have passed when "
-        "the host has queued all of it."
+        f"Of a step's time, {low if low == high else f'{low} to {high}'} % have passed "
+        "when the host has queued all of it."
     )
     waits = sum(share > HOST_BOUND for share in shares)
     if waits == len(shares):
