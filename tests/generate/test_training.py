@@ -221,3 +221,17 @@ def test_the_page_stands_with_and_without(site: SiteRoot):
     assert "This recording does not say: no such run is in it." in page
     assert page.count("Chart not measured: this recording has no section") == 2
     assert not re.search(r'<data class="fact" data-key="training\.', page)
+
+
+def test_numbers_of_other_layers_are_flagged(site: SiteRoot):
+    """Code of the layers that changed since is said on this page and no other."""
+    site.page(PAGE, (ROOT / "generate" / "templates" / PAGE).read_text("utf-8"))
+    site.page("other.md.j2", '# Other\n\n{{ fact("gpu.name") }}\n')
+    notice = "Numbers of an earlier version"
+    for change, flagged in (("# as before", False), ("CHANGED = 1", True)):
+        with site.kernel("layers").open("a", encoding="utf-8") as file:
+            file.write(f"\n{change}\n")
+        site.render()
+        page = (site.root / "docs/training/train.md").read_text("utf-8")
+        assert (notice in page) == flagged
+        assert notice not in (site.root / "docs/other.md").read_text("utf-8")
