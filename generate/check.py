@@ -21,6 +21,7 @@ from generate.schema import (
     Shape,
     SplitPoint,
     TimelinePoint,
+    Training,
     TransposePoint,
     TrapPoint,
     recordings,
@@ -108,6 +109,9 @@ def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
             yield from faults(f"points[{index}]", point, gpu)
     if recording.accumulation:
         yield from _accumulation(recording.accumulation)
+    if recording.training:
+        for field, fault in _training(recording.training, ceilings, gpu):
+            yield "training.json", f"{field}: {fault}"
 
 
 def _consistency(recording: Recording) -> Iterator[tuple[str, str]]:
@@ -309,6 +313,59 @@ def _accumulation(section: Accumulation) -> Iterator[tuple[str, str]]:
                     "accumulation.json",
                     f"{name}[{index}].error: {point.error:.2g} is no rounding error",
                 )
+
+
+def _training(
+    section: Training, ceilings: Ceilings | None, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    """Runs that are not of one experiment, or contradict themselves or each other."""
+    text, model = section.text, section.model
+    if text.held_out_bytes >= text.text_bytes:
+        yield "text.held_out_bytes", f"all {text.text_bytes} bytes are held out"
+    floor = 0.0
+    if ceilings and ceilings.measured:
+        # Of the blocks alone: a forward product of each weight, and two backward.
+        weights = model.layers * 12 * model.width**2
+        best = max(ceilings.gemm_peak_tflops, ceilings.peak_tflops(gpu) or 0)
+        floor = 3 * 2 * model.batch_tokens * weights / best / 1e9
+    first: dict[int, float] = {}
+    ends: dict[str, tuple] = {}
+    for index, point in enumerate(section.points):
+        run, where = point.run, f"points[{index}].run"
+        if run is None:
+            continue
+        if len(run.losses_nats) != section.steps:
+            yield (
+                f"{where}.losses_nats",
+                f"{len(run.losses_nats)} steps, the section has {section.steps}",
+            )
+        pairs = zip(run.host_ms, run.step_ms, strict=True)
+        if any(host > step for host, step in pairs):
+            yield f"{where}.host_ms", "a step was queued after it had run"
+        if min(run.step_ms) < floor / TOLERANCE:
+            yield (
+                f"{where}.step_ms",
+                f"{min(run.step_ms):.3g} ms is below the roofline of {floor:.3g} ms",
+            )
+        if floor and run.time_ms > SLOWEST * floor + LAUNCH_MS:
+            yield (
+                f"{where}.step_ms",
+                f"{run.time_ms:.3g} ms is more than {SLOWEST} times the roofline of "
+                f"{floor:.3g} ms; are the samples in ms?",
+            )
+        began = first.setdefault(point.seed, run.losses_nats[0])
+        if abs(run.losses_nats[0] / began - 1) > LARGEST_ERROR:
+            yield (
+                f"{where}.losses_nats",
+                f"begins at {run.losses_nats[0]:.4g}, another run of seed "
+                f"{point.seed} at {began:.4g}",
+            )
+        came_by = (point.seed, point.order, run.losses_nats, run.held_out_nats)
+        if ends.setdefault(run.parameters_sha256, came_by) != came_by:
+            yield (
+                f"{where}.parameters_sha256",
+                "another run has come to these bits by other losses",
+            )
 
 
 def _content(recording: Recording) -> str:

@@ -29,6 +29,11 @@ def traps_digest(root: Path) -> str:
     return _digest(sorted((root / "kernels" / "traps").glob("*.py")))
 
 
+def layers_digest(root: Path) -> str:
+    """As much of the code of the linear layers."""
+    return _digest([root / "kernels" / "layers.py"])
+
+
 def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:

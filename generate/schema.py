@@ -46,6 +46,7 @@ Implementation = Literal[
 """The vendor library's, the lesson's, the rungs of the ladder from there on, and
 what the public functions run: "fast" by default, "deterministic" where asked for."""
 Kernel = Literal["forward", "dx", "dw", "reduce", "fast"]
+TrainingWay = Literal["vendor", "atomic", "deterministic", "main_grad"]
 Dtype = Literal["bfloat16", "float16", "float32"]
 Size = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -56,6 +57,7 @@ Error = Annotated[float, Field(ge=0)]
 """‖out − fp64‖ / ‖fp64‖."""
 Samples = Annotated[tuple[Positive, ...], Field(min_length=5)]
 Text = Annotated[str, Field(min_length=1)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class DataError(Exception):
@@ -405,6 +407,94 @@ class PartialsPoint(Shape):
         return self.partials, self.split_t, *self.shape
 
 
+class TrainingText(Model):
+    """What a model was trained on; its end, held out, is what it is judged by."""
+
+    name: Text
+    text_bytes: Size
+    text_sha256: Sha256
+    held_out_bytes: Size
+    byte_entropy_nats: Positive
+    """The least loss of a prediction that knows how often each byte occurs, no more."""
+
+
+class TrainingModel(Model):
+    """A transformer that predicts the next byte, and what a step gives it."""
+
+    layers: Size
+    width: Size
+    heads: Size
+    context_tokens: Size
+    batch_sequences: Size
+    vocabulary: Size
+    parameters: Size
+    """Numbers that are learned, of all layers."""
+    parameters_dtype: Dtype
+    autocast_dtype: Dtype
+
+    @property
+    def batch_tokens(self) -> int:
+        """T of every linear layer."""
+        return self.batch_sequences * self.context_tokens
+
+
+class TrainingRun(Model):
+    """What one run of all steps gave."""
+
+    losses_nats: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    """Mean over a step's bytes, before the parameters change: fp32, all its digits."""
+    held_out_nats: Positive
+    """Mean over the held-out bytes, after the last step."""
+    step_ms: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    """From an idle device until all of a step has run."""
+    host_ms: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    """As much of it as passed until the host had queued the step."""
+    parameters_sha256: Sha256
+    """Digest of the bits of all parameters after the last step."""
+    peak_bytes: Size
+    """The allocator's over what was there before, parameters and optimizer in it."""
+
+    @model_validator(mode="after")
+    def _one_of_each_a_step(self):
+        if not len(self.losses_nats) == len(self.step_ms) == len(self.host_ms):
+            raise ValueError("needs losses_nats, step_ms and host_ms of each step")
+        return self
+
+    @property
+    def time_ms(self) -> float:
+        """Median of the steps."""
+        return statistics.median(self.step_ms)
+
+
+class TrainingPoint(Model):
+    """One run: who computed the linear layers, and from which beginning.
+
+    way: "vendor", torch.nn.Linear; "atomic", ours as it is by default;
+    "deterministic", ours where that is asked for; "main_grad", ours, adding dW to an
+    fp32 buffer that the optimizer reads. seed: of the initial parameters and of the
+    batches. order: 0 leaves the sequences of each batch as they were drawn, another
+    shuffles them, so that the same numbers are added in another order. repeat: counts
+    runs of which nothing differs.
+    """
+
+    way: TrainingWay
+    seed: Count
+    order: Count
+    repeat: Size
+    run: TrainingRun | None
+    skipped_reason: Text | None
+
+    @model_validator(mode="after")
+    def _run_or_skipped(self):
+        if (self.run is None) == (self.skipped_reason is None):
+            raise ValueError("needs either run or skipped_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return self.way, self.seed, self.order, self.repeat
+
+
 class TransposePoint(Timed, Shape):
     """One way to come by the product of an operand's transpose."""
 
@@ -537,7 +627,7 @@ class Section(Model):
 
     schema_version: Literal[3]
     harness_version: Size
-    kernels_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    kernels_sha256: Sha256
     """Digest of the sources under kernels/ that the numbers come from."""
     recorded_on: date
 
@@ -722,6 +812,21 @@ class Accumulation(Section):
     partials: Annotated[tuple[PartialsPoint, ...], Field(min_length=1)]
 
 
+class Training(Section):
+    """A small language model, trained again and again with other linear layers."""
+
+    section: Literal["training"]
+    layers_sha256: Sha256
+    """Digest of kernels/layers.py."""
+    text: TrainingText
+    model: TrainingModel
+    steps: Size
+    optimizer: Text
+    noise: Text
+    """Which runs of torch.nn.Linear show by how much it disagrees with itself."""
+    points: Annotated[tuple[TrainingPoint, ...], Field(min_length=1)]
+
+
 class Transposes(Section):
     section: Literal["transposes"]
     points: Annotated[tuple[TransposePoint, ...], Field(min_length=1)]
@@ -729,7 +834,7 @@ class Transposes(Section):
 
 class Traps(Section):
     section: Literal["traps"]
-    traps_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    traps_sha256: Sha256
     """Digest of the sources under kernels/traps/."""
     points: Annotated[tuple[TrapPoint, ...], Field(min_length=1)]
 
@@ -763,6 +868,7 @@ SECTIONS: dict[str, type[Section]] = {
     "timelines": Timelines,
     "determinism": Determinism,
     "accumulation": Accumulation,
+    "training": Training,
     "transposes": Transposes,
     "traps": Traps,
     "verification": Verification,
@@ -792,6 +898,7 @@ class Recording:
         self.timelines: Timelines | None = self._read("timelines")
         self.determinism: Determinism | None = self._read("determinism")
         self.accumulation: Accumulation | None = self._read("accumulation")
+        self.training: Training | None = self._read("training")
         self.transposes: Transposes | None = self._read("transposes")
         self.traps: Traps | None = self._read("traps")
         self.verification: Verification | None = self._read("verification")

@@ -5,7 +5,7 @@ measured stands in it too, with the reason, so that a key which is not there is
 a typing error.
 """
 
-from generate.render import evidence, formats, ladder, planning, repeat
+from generate.render import evidence, formats, ladder, planning, repeat, training
 from generate.render.fact import Fact, Facts, duration, known, missing, times
 from generate.render.formats import count, shape_key
 from generate.render.ladder import PUBLIC, over_vendor
@@ -35,6 +35,7 @@ def facts(measured: Measurements) -> Facts:
         **planning.facts(measured),
         **_occupancy(measured),
         **evidence.facts(measured),
+        **training.facts(measured),
         **_verification(measured),
         **repeat.facts(measured),
     }

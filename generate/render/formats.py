@@ -74,6 +74,10 @@ def power_of_ten(power: int) -> str:
     return f"10{str(power).translate(SUPERSCRIPTS)}"
 
 
+def nats(value: float) -> str:
+    return f"{significant(value)} nats"
+
+
 def kibibytes(value: int) -> str:
     """Bytes as KiB, whole where they are whole."""
     whole, rest = divmod(value, 1024)

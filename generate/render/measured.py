@@ -15,6 +15,7 @@ from generate.schema import (
     Recording,
     SplitPoint,
     TimelinePoint,
+    TrainingPoint,
     TransposePoint,
     TrapPoint,
 )
@@ -221,6 +222,13 @@ class Measurements:
         kernels = {op} if implementation == "lesson" else set()
         key = (op, implementation, way, *shape)
         return self._evidence("transposes", key, kernels)
+
+    def training(
+        self, way: str, seed: int, order: int, repeat: int
+    ) -> TrainingPoint | Missing:
+        """A run of the small model; see the schema for what names it."""
+        kernels = set() if way == "vendor" else {"fast"}
+        return self._evidence("training", (way, seed, order, repeat), kernels)
 
     def trap(self, name: str) -> TrapPoint | Missing:
         return self._evidence("traps", (name,), set())

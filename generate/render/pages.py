@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import jinja2
 
-from generate.digest import kernels_digest, traps_digest
+from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import (
     choice,
     entries,
@@ -92,6 +92,8 @@ class Pages:
         self.kernels_changed = self.changed_since(measured.recording)
         shown = measured.recording.traps
         self.traps_changed = shown and shown.traps_sha256 != traps_digest(root)
+        trained = measured.recording.training
+        self.layers_changed = trained and trained.layers_sha256 != layers_digest(root)
         self.environment = templates(root)
 
     def names(self) -> list[str]:
@@ -127,6 +129,7 @@ class Page:
         self.name = name
         self.shows_numbers = False
         self.shows_traps = False
+        self.shows_training = False
         # Whether another recording can take this one's place here, and whether the
         # choice of it stands where the template has it, instead of below the title.
         self.follows = False
@@ -174,8 +177,12 @@ class Page:
         found = FRONT_MATTER.match(body)
         fields, body = (found[1], body[found.end() :]) if found else ("", body)
         template = f"{TEMPLATES}/{self.name}"
-        numbers = self.shows_numbers and self.pages.kernels_changed
-        if numbers or (self.shows_traps and self.pages.traps_changed):
+        pages = self.pages
+        if (
+            (self.shows_numbers and pages.kernels_changed)
+            or (self.shows_traps and pages.traps_changed)
+            or (self.shows_training and pages.layers_changed)
+        ):
             body = self._with_notice(body)
         if self.follows and not self.placed and (choice := self.recordings()):
             body = self._below_title(body, choice)
@@ -462,6 +469,7 @@ class Page:
     def _fact(self, key: str) -> Fact:
         self.shows_numbers = True
         self.shows_traps |= key.startswith("trap")
+        self.shows_training |= key.startswith("training.")
         if key not in self.pages.facts:
             raise RenderError(f"{TEMPLATES}/{self.name}: there is no fact {key!r}")
         return self.pages.facts[key]

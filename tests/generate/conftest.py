@@ -3,14 +3,16 @@
 It lives under tmp_path only. Nothing made up is ever written to data/ or docs/.
 """
 
+import hashlib
 import math
+import random
 import shutil
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from generate.digest import kernels_digest, traps_digest
+from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import render
 from generate.schema import (
     Accumulation,
@@ -46,6 +48,11 @@ from generate.schema import (
     TimelinePoint,
     Timelines,
     Trace,
+    Training,
+    TrainingModel,
+    TrainingPoint,
+    TrainingRun,
+    TrainingText,
     TransposePoint,
     Transposes,
     TrapPoint,
@@ -118,6 +125,23 @@ RATE_TFLOPS, BANDWIDTH_TBPS, LAUNCH_MS = 700.0, 4.0, 0.012
 
 
 ROOT = Path(__file__).resolve().parents[2]
+
+TRAINED_STEPS = 60
+# Way, seed, order and repeat of every run.
+TRAINED = (
+    ("vendor", 0, 0, 1),
+    ("atomic", 0, 0, 1),
+    ("deterministic", 0, 0, 1),
+    ("main_grad", 0, 0, 1),
+    ("vendor", 0, 0, 2),
+    ("atomic", 0, 0, 2),
+    ("deterministic", 0, 0, 2),
+    ("vendor", 0, 1, 1),
+    ("vendor", 0, 2, 1),
+    ("vendor", 0, 3, 1),
+    ("vendor", 1, 0, 1),
+    ("vendor", 2, 0, 1),
+)
 
 
 class Maker:
@@ -452,6 +476,66 @@ class Maker:
             ),
         )
 
+    def training(self) -> Training:
+        """Runs wander from a common curve; the vendor's and the fixed ones repeat."""
+        points = []
+        for way, seed, order, repeat in TRAINED:
+            again = way in ("vendor", "deterministic")
+            kind = (way, seed, order, None if again else repeat)
+            rng = random.Random(str(kind))
+            share = 1 + 0.1 * seed
+            losses = [
+                share * (1.5 + 4 * 0.93**step) + 1e-4 * step * rng.gauss(0, 1)
+                for step in range(TRAINED_STEPS)
+            ]
+            losses[0] = share * 5.5
+            time_ms = {"vendor": 8.0, "main_grad": 8.5}.get(way, 9.0)
+            run = TrainingRun(
+                losses_nats=tuple(losses),
+                held_out_nats=1.6 + 0.02 * seed + 1e-3 * rng.gauss(0, 1),
+                step_ms=(5 * time_ms, *[time_ms] * (TRAINED_STEPS - 1)),
+                host_ms=(time_ms,) * TRAINED_STEPS,
+                parameters_sha256=hashlib.sha256(repr(kind).encode()).hexdigest(),
+                peak_bytes=2_000_000_000,
+            )
+            points.append(
+                TrainingPoint(
+                    way=way,
+                    seed=seed,
+                    order=order,
+                    repeat=repeat,
+                    run=run,
+                    skipped_reason=None,
+                )
+            )
+        return Training(
+            section="training",
+            **self.header,
+            layers_sha256=layers_digest(ROOT),
+            text=TrainingText(
+                name="a text",
+                text_bytes=500_000,
+                text_sha256="a" * 64,
+                held_out_bytes=50_000,
+                byte_entropy_nats=3.2,
+            ),
+            model=TrainingModel(
+                layers=4,
+                width=512,
+                heads=8,
+                context_tokens=256,
+                batch_sequences=32,
+                vocabulary=256,
+                parameters=13_004_032,
+                parameters_dtype="float32",
+                autocast_dtype="bfloat16",
+            ),
+            steps=TRAINED_STEPS,
+            optimizer="AdamW, learning rate 0.001",
+            noise="torch.nn.Linear with the sequences of each batch in another order",
+            points=tuple(points),
+        )
+
     def transposes(self) -> Transposes:
         """A copy at the bandwidth of memory, and a product no slower for its lack."""
         points = []
@@ -510,6 +594,7 @@ class Maker:
             "timelines": self.timelines(),
             "determinism": self.determinism(),
             "accumulation": self.accumulation(),
+            "training": self.training(),
             "transposes": self.transposes(),
             "traps": self.traps(),
             "verification": self.verification(),

@@ -28,6 +28,8 @@ NAMES = (
     "predicted",
     "ladder",
     "further",
+    "training",
+    "apart",
 )
 
 

@@ -253,3 +253,58 @@ def test_an_accumulation_in_fp32_is_exact_enough(recording: Recording):
 
     change(recording, "accumulation", edit)
     assert any("accumulation.json: points[" in fault for fault in faults(recording))
+
+
+@pytest.mark.parametrize(
+    ("field", "change_run"),
+    [
+        (
+            "losses_nats: 59 steps",
+            lambda run: {
+                name: run[name][1:] for name in ("losses_nats", "step_ms", "host_ms")
+            },
+        ),
+        (
+            "losses_nats: begins at 9",
+            lambda run: {"losses_nats": [9.0, *run["losses_nats"][1:]]},
+        ),
+        ("step_ms: 0.0", lambda run: scaled(run, 1e-3)),
+        ("step_ms: 8e+03 ms is more than", lambda run: scaled(run, 1e3)),
+        (
+            "host_ms: a step was queued",
+            lambda run: {"host_ms": [2 * ms for ms in run["host_ms"]]},
+        ),
+        (
+            "parameters_sha256: another run",
+            lambda run: {"held_out_nats": run["held_out_nats"] + 1e-6},
+        ),
+    ],
+)
+def test_training_that_cannot_be_is_seen(recording: Recording, field, change_run):
+    """Another count of steps, another beginning, a wrong unit, time that runs back,
+    the same parameters from other losses: each is named."""
+
+    def edit(raw):
+        again = ("vendor", 0, 0, 2)
+        for point in raw["points"]:
+            if tuple(point[n] for n in ("way", "seed", "order", "repeat")) == again:
+                point["run"] |= change_run(point["run"])
+
+    change(recording, "training", edit)
+    found = faults(recording)
+    assert found[0].partition("training.json: ")[2].startswith("points[4].run." + field)
+
+
+def scaled(run: dict, factor: float) -> dict:
+    return {name: [factor * ms for ms in run[name]] for name in ("step_ms", "host_ms")}
+
+
+def test_a_text_is_not_all_held_out(recording: Recording):
+    """Something is trained on."""
+
+    def edit(raw):
+        raw["text"]["held_out_bytes"] = raw["text"]["text_bytes"]
+
+    change(recording, "training", edit)
+    (fault,) = faults(recording)
+    assert "training.json: text.held_out_bytes" in fault

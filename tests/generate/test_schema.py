@@ -31,7 +31,7 @@ def test_points_stand_on_lines_of_their_own(recording: Recording):
 def test_units_stand_in_field_names():
     """Every float is a sample, a ratio by name or a reading, or carries its unit."""
     unit = re.compile(
-        r".*_(ms|us|mhz|w|c|s|pct|tbps|share)$|^(error|largest_spread|picture|value)$"
+        r".*_(ms|us|nats|mhz|w|c|s|pct|tbps|share)$|^(error|largest_spread|picture|value)$"
     )
     seen = set()
     for model in vars(schema).values():

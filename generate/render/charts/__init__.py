@@ -2,6 +2,7 @@
 
 from generate.render.charts import (
     accumulation,
+    apart,
     breakdown,
     determinism,
     further,
@@ -12,6 +13,7 @@ from generate.render.charts import (
     repeat,
     splits,
     tiles,
+    training,
     transposes,
 )
 from generate.render.charts.base import Chart
@@ -30,6 +32,8 @@ BUILDERS = {
     "repeat": repeat.build,
     "ladder": ladder.build,
     "further": further.build,
+    "training": training.build,
+    "apart": apart.build,
 }
 
 

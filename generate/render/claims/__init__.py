@@ -12,6 +12,7 @@ from generate.render.claims import (
     planning,
     starving,
     sums,
+    training,
     traps,
 )
 from generate.render.claims.base import (
@@ -44,6 +45,7 @@ GROUPS = (
     starving.dw_file,
     ladder.ladder,
     planning.planning,
+    training.training,
     starving.timeline,
     figures.hardware,
 )
