@@ -29,8 +29,8 @@ INTERPRETER = Device(
     max_programs_per_sm=1,
     registers_per_sm=65536,
     registers_per_program=65536,
-    shared_memory_per_sm_bytes=1 << 20,
-    shared_memory_per_program_bytes=1 << 20,
+    shared_memory_per_sm_bytes=1 << 24,
+    shared_memory_per_program_bytes=1 << 24,
     reserved_shared_memory_per_program_bytes=0,
 )
 

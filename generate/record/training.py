@@ -2,8 +2,8 @@
 
 One transformer on one text with one recipe; runs differ in who computes the linear
 layers. All else is deterministic, so that what differs between two runs comes from
-there: attention is products and a softmax of torch's, for its fused kernels add
-gradients in order of arrival.
+there: attention is products and a softmax of torch's, and an embedding a product
+with ones and zeros, for the gradients of torch's own are added in order of arrival.
 
 How far two runs may differ that nobody would call different is asked of
 torch.nn.Linear itself. The same run again would not do: on one device it may well
@@ -157,22 +157,22 @@ class Transformer(nn.Module):
 
     def __init__(self, model: TrainingModel, linear):
         super().__init__()
-        self.byte = nn.Embedding(model.vocabulary, model.width)
-        self.place = nn.Embedding(model.context_tokens, model.width)
+        self.byte = nn.Parameter(torch.empty(model.vocabulary, model.width))
+        self.place = nn.Parameter(torch.empty(model.context_tokens, model.width))
         self.blocks = nn.ModuleList(
             Block(model.width, model.heads, linear) for _ in range(model.layers)
         )
         self.norm = nn.LayerNorm(model.width)
         self.head = linear(model.width, model.vocabulary)
         for embedding in (self.byte, self.place):
-            nn.init.normal_(embedding.weight, std=0.02)
+            nn.init.normal_(embedding, std=0.02)
         size = model.context_tokens
         future = torch.ones(size, size, dtype=torch.bool).triu(1)
         self.register_buffer("future", future, persistent=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[sequences, tokens] to [sequences, tokens, vocabulary]."""
-        x = self.byte(tokens) + self.place.weight
+        x = F.one_hot(tokens, len(self.byte)).float() @ self.byte + self.place
         for block in self.blocks:
             x = block(x, self.future)
         return self.head(self.norm(x))

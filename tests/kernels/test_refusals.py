@@ -342,7 +342,7 @@ class Asked:
 
 HERE = {
     "a tile that the shared memory does not hold": lambda a: a.dw(
-        tile=Tile(512, 512, 512, 4, 9)
+        tile=Tile(512, 512, 512, num_warps=4, num_stages=99)
     ),
     "an operand that is no tensor": lambda a: a.dw(x=a.x.tolist()),
     "an operand that is sparse": lambda a: a.dw(x=a.x.to_sparse()),
