@@ -18,6 +18,7 @@ from generate.schema import (
     Gpu,
     OccupancyPoint,
     Recording,
+    SanitizerPoint,
     Shape,
     SplitPoint,
     TimelinePoint,
@@ -102,6 +103,7 @@ def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
         ("timelines", _timeline),
         ("determinism", _repeats),
         ("traps", _trap),
+        ("sanitizer", _sanitizer),
     ):
         section = getattr(recording, name)
         for index, point in enumerate(section.points if section else ()):
@@ -300,6 +302,38 @@ def _trap(where: str, point: TrapPoint, gpu: Gpu) -> Iterator[tuple[str, str]]:
         )
 
 
+def _sanitizer(
+    where: str, point: SanitizerPoint, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    file = "sanitizer.json"
+    if point.skipped_reason:
+        return
+    reported = point.reported_errors + point.reported_warnings
+    if point.errors > point.reported_errors or point.warnings > point.reported_warnings:
+        yield (
+            file,
+            f"{where}.errors: {point.errors} and {point.warnings} warnings name our "
+            f"kernels, the tool reported {point.reported_errors} and "
+            f"{point.reported_warnings}",
+        )
+    if point.reported_warnings and point.tool != "racecheck":
+        yield (
+            file,
+            f"{where}.reported_warnings: {point.tool} knows none, "
+            f"got {point.reported_warnings}",
+        )
+    if bool(reported) != bool(point.reports):
+        yield (
+            file,
+            f"{where}.reports: {len(point.reports)} are kept of {reported} reported",
+        )
+    if not reported and not (point.launches and point.results):
+        yield (
+            file,
+            f"{where}.launches: nothing was reported, and nothing ran",
+        )
+
+
 def _accumulation(section: Accumulation) -> Iterator[tuple[str, str]]:
     for name, dtype in (("points", "buffer"), ("partials", "partials")):
         for index, point in enumerate(getattr(section, name)):
@@ -316,7 +350,7 @@ def _content(recording: Recording) -> str:
     measured = {
         name: section.model_dump(mode="json", by_alias=True).get("points")
         for name, section in recording.sections.items()
-        if name != "verification"
+        if name not in ("verification", "sanitizer")
     }
     text = json.dumps(measured, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,7 +15,7 @@ from collections import Counter
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -532,6 +532,89 @@ class TestOutcome(Model):
         return (self.name,)
 
 
+SanitizerTool = Literal["memcheck", "racecheck", "initcheck"]
+SANITIZER_TOOLS: tuple[SanitizerTool, ...] = get_args(SanitizerTool)
+
+
+class Launched(Model):
+    """How often a kernel was launched, by the name of its function."""
+
+    kernel: Text
+    times: Size
+
+
+class SanitizerPoint(Model):
+    """What one tool of compute-sanitizer found in a run of every kernel.
+
+    `skipped_reason` stands for everything but the control, which has its own.
+    """
+
+    tool: SanitizerTool
+    command: Text | None
+    launches: tuple[Launched, ...] | None
+    """Of each kernel; none where the program ended before it said so."""
+    results: Count | None
+    """Outputs that the program compared with fp64 meanwhile."""
+    wrong: tuple[Text, ...] | None
+    reported_errors: Count | None
+    reported_warnings: Count | None
+    """As the tool itself sums them up; races alone can be warnings."""
+    errors: Count | None
+    warnings: Count | None
+    """Those of them that name one of our kernels."""
+    reports: tuple[Text, ...] | None
+    """The first of what was reported."""
+    duration_s: Positive | None
+    skipped_reason: Text | None
+    control_kernel: Text
+    """A kernel broken so that the tool must report it, run beside the others."""
+    control_errors: Count | None
+    control_reason: Text | None
+
+    @model_validator(mode="after")
+    def _run_or_skipped(self):
+        found = [self.command, self.launches, self.results, self.wrong, self.reports]
+        found += [self.reported_errors, self.reported_warnings]
+        found += [self.errors, self.warnings, self.duration_s]
+        missing = [value is None for value in found]
+        if any(missing) != all(missing) or all(missing) == (not self.skipped_reason):
+            raise ValueError("needs either what the tool found or skipped_reason")
+        if (self.control_errors is None) == (self.control_reason is None):
+            raise ValueError("needs either control_errors or control_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return (self.tool,)
+
+    @property
+    def launch_count(self) -> int | None:
+        """Launches of all kernels together."""
+        if self.launches is None:
+            return None
+        return sum(launched.times for launched in self.launches)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it says nothing of the kernels, if it does not: errors always do."""
+        if self.skipped_reason or self.errors or self.warnings:
+            return self.skipped_reason
+        if self.wrong:
+            return f"under {self.tool}, {self.wrong[0]}"
+        if not self.control_errors:
+            why = self.control_reason or "it reported nothing"
+            return f"{self.tool} on {self.control_kernel}, broken on purpose: {why}"
+        return None
+
+    @property
+    def elsewhere(self) -> int | None:
+        """Reports that name none of our kernels: of the framework's, or of the host."""
+        if self.skipped_reason:
+            return None
+        reported = self.reported_errors + self.reported_warnings
+        return reported - self.errors - self.warnings
+
+
 class Section(Model):
     """What every file of a recording says of itself."""
 
@@ -751,6 +834,14 @@ class Verification(Section):
         return sum(point.outcome == outcome for point in self.points)
 
 
+class Sanitizer(Section):
+    """compute-sanitizer over a program that launches every kernel."""
+
+    section: Literal["sanitizer"]
+    version: Text | None
+    points: Annotated[tuple[SanitizerPoint, ...], Field(min_length=1)]
+
+
 SECTIONS: dict[str, type[Section]] = {
     "environment": Environment,
     "ceilings": Ceilings,
@@ -766,6 +857,7 @@ SECTIONS: dict[str, type[Section]] = {
     "transposes": Transposes,
     "traps": Traps,
     "verification": Verification,
+    "sanitizer": Sanitizer,
 }
 
 
@@ -795,6 +887,7 @@ class Recording:
         self.transposes: Transposes | None = self._read("transposes")
         self.traps: Traps | None = self._read("traps")
         self.verification: Verification | None = self._read("verification")
+        self.sanitizer: Sanitizer | None = self._read("sanitizer")
 
     def _read(self, name: str):
         file = self.folder / f"{name}.json"

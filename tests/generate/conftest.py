@@ -13,6 +13,7 @@ import pytest
 from generate.digest import kernels_digest, traps_digest
 from generate.render import render
 from generate.schema import (
+    SANITIZER_TOOLS,
     Accumulation,
     AccumulationPoint,
     Ceilings,
@@ -31,6 +32,7 @@ from generate.schema import (
     Gemms,
     Gpu,
     Ladder,
+    Launched,
     Launches,
     LaunchPoint,
     Occupancy,
@@ -38,6 +40,8 @@ from generate.schema import (
     PartialsPoint,
     Recording,
     Repeats,
+    Sanitizer,
+    SanitizerPoint,
     Section,
     Software,
     SplitPoint,
@@ -497,6 +501,19 @@ class Maker:
             ),
         )
 
+    def sanitizer(self, **changes) -> Sanitizer:
+        """Every tool finds nothing but what it must; `changes` are of memcheck."""
+        points = (
+            sanitized("memcheck", **changes),
+            *map(sanitized, SANITIZER_TOOLS[1:]),
+        )
+        return Sanitizer(
+            section="sanitizer",
+            **self.header,
+            version="compute-sanitizer 2025.2",
+            points=points,
+        )
+
     def sections(self) -> dict[str, Section]:
         return {
             "environment": self.environment(),
@@ -513,6 +530,7 @@ class Maker:
             "transposes": self.transposes(),
             "traps": self.traps(),
             "verification": self.verification(),
+            "sanitizer": self.sanitizer(),
         }
 
     def write(self, folder: Path, **sections: Section | None) -> Recording:
@@ -579,6 +597,33 @@ def measured(time_ms: float) -> dict:
     """Fields of a timed point whose median is `time_ms`."""
     samples = tuple(time_ms * (1 + 0.002 * step) for step in (-2, -1, 0, 1, 2))
     return {"samples_ms": samples, "state": STATE, "skipped_reason": None}
+
+
+def sanitized(tool: str, **changes) -> SanitizerPoint:
+    """A tool that reported nothing but the kernel broken for it."""
+    return SanitizerPoint(
+        **{
+            "tool": tool,
+            "command": f"compute-sanitizer --tool {tool} python",
+            "launches": (
+                Launched(kernel="dw_kernel", times=14),
+                Launched(kernel="reduce_kernel", times=7),
+            ),
+            "results": 21,
+            "wrong": (),
+            "reported_errors": 0,
+            "reported_warnings": 0,
+            "errors": 0,
+            "warnings": 0,
+            "reports": (),
+            "duration_s": 20.0,
+            "skipped_reason": None,
+            "control_kernel": "beyond_kernel",
+            "control_errors": 64,
+            "control_reason": None,
+            **changes,
+        }
+    )
 
 
 def skipped(reason: str) -> dict:
