@@ -16,6 +16,7 @@ does not cache (PYTORCH_NO_CUDA_MEMORY_CACHING=1): what is beyond is nobody's.
 """
 
 import argparse
+import contextlib
 import json
 import math
 from collections import Counter
@@ -205,13 +206,25 @@ def kernel_names() -> list[str]:
 
 
 def run(chosen: list[Product], tally: Tally) -> None:
-    """Call each product and `linear`, and compare what comes out."""
-    for module in LAUNCHING:
-        for name in kernel_names():
-            if kernel := getattr(module, name, None):
-                setattr(module, name, Counted(name, kernel, tally.launches))
-    for product in chosen:
-        _call(product, tally)
+    """Call each product, count launches, and compare what comes out."""
+    with _counted(tally.launches):
+        for product in chosen:
+            _call(product, tally)
+
+
+@contextlib.contextmanager
+def _counted(launches: Counter):
+    found = [
+        (module, name, vars(module)[name])
+        for module in LAUNCHING
+        for name in kernel_names()
+        if name in vars(module)
+    ]
+    for module, name, kernel in found:
+        setattr(module, name, Counted(name, kernel, launches))
+    yield
+    for module, name, kernel in found:
+        setattr(module, name, kernel)
 
 
 def _call(product: Product, tally: Tally) -> None:
@@ -305,6 +318,11 @@ def clear_workspaces() -> None:
 
 def run_linear(tally: Tally) -> None:
     """Forward and backward, into new gradients and into main_grad."""
+    with _counted(tally.launches):
+        _run_linear(tally)
+
+
+def _run_linear(tally: Tally) -> None:
     low = FP16 if INTERPRETED else BF16
     for dtype, (T, K, N), main in ((FP32, (33, 17, 9), False), (low, TAILS, True)):
         x, weight, dy = (
