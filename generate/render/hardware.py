@@ -223,8 +223,8 @@ def _sanitizer(recording: Recording) -> Table:
         return _absent(caption, "sanitizer")
     if section.version:
         caption += f": {section.version}"
-    heads = ["Launches", "Outputs compared", "Wrong", "Errors", "Warnings"]
-    heads += ["Elsewhere", "In the kernel broken on purpose", "Time"]
+    heads = ["Launches", "Outputs", "Wrong", "Errors", "Warnings"]
+    heads += ["Elsewhere", "Control", "Time"]
     rows = [_watched(point) for point in section.points]
     return Table(caption, [Head("Tool"), *(Head(name, True) for name in heads)], rows)
 

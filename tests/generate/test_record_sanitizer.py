@@ -226,7 +226,7 @@ def test_an_error_in_a_kernel_is_told(installed, machine, tmp_path, maker):
     recording = maker.write(tmp_path / "gpu" / "one", sanitizer=section)
     outcome, sentence = judged(recording)
     assert outcome == "does not hold"
-    assert "memcheck reported 1 errors" in sentence
+    assert "memcheck 1 and 0 in 0 launches" in sentence
 
 
 def test_a_wrong_result_under_a_tool_is_a_doubt(installed, machine):

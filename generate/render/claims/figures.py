@@ -240,13 +240,10 @@ def sanitizer_clean(m: Evidence) -> Verdict:
         if errors is None:
             absent.append(tool)
             continue
-        faults += errors + m[f"{key}.warnings"]
-        launches = m[f"{key}.launches"]
-        told.append(
-            f"{tool} reported {errors} errors and {m[f'{key}.warnings']} warnings in "
-            f"{launches} launches"
-        )
-    sentence = f"Of the kernels, {', '.join(told)}"
+        warnings, launches = m[f"{key}.warnings"], m[f"{key}.launches"]
+        faults += errors + warnings
+        told.append(f"{tool} {errors} and {warnings} in {launches} launches")
+    sentence = f"Errors and warnings that name a kernel: {', '.join(told)}"
     if faults:
         return fails(f"{sentence}.")
     if absent:
