@@ -103,8 +103,8 @@ def print_report(
         claims.add_row(row["claim"], row["verdict"], row["evidence"])
     for table in (gemms, summary, splits, _targets(recording), claims):
         console.print(table)
-    console.print(f"Measured again: {_repeated(data['repeat'])}", soft_wrap=True)
     console.print(f"compute-sanitizer: {_sanitized(data['sanitizer'])}", soft_wrap=True)
+    console.print(f"Measured again: {_repeated(data['repeat'])}", soft_wrap=True)
 
 
 def _targets(recording: Recording) -> Table:

@@ -7,6 +7,7 @@ known is null beside a `…_reason`. Only raw samples are stored: medians, rates
 and ratios are computed on reading.
 """
 
+import functools
 import json
 import math
 import os
@@ -262,7 +263,7 @@ class Trace(Model):
             raise ValueError("end_ns must come after start_ns")
         return self
 
-    @property
+    @cached_property
     def makespan_ns(self) -> int:
         """From the first start to the last end."""
         return max(self.end_ns)
@@ -297,13 +298,18 @@ class Trace(Model):
 
     def fill(self, sm_count: int) -> float:
         """Share of SM-time, over the makespan, with a program on the SM."""
+        return self.filled_ns / (sm_count * self.makespan_ns)
+
+    @cached_property
+    def filled_ns(self) -> int:
+        """Time with a program on an SM, of all SMs together."""
         spans = sorted(zip(self.sm, self.start_ns, self.end_ns, strict=True))
         filled, before, until = 0, None, 0
         for sm, start, end in spans:
             until = until if sm == before else 0
             filled += max(0, end - max(start, until))
             before, until = sm, max(until, end)
-        return filled / (sm_count * self.makespan_ns)
+        return filled
 
 
 class TimelinePoint(Shape):
@@ -893,6 +899,15 @@ class Recording:
         file = self.folder / f"{name}.json"
         return read_section(file) if file.is_file() else None
 
+    def __eq__(self, other):
+        """Whether they are called alike and hold the same."""
+        if not isinstance(other, Recording):
+            return NotImplemented
+        return self.name == other.name and self.sections == other.sections
+
+    def __hash__(self):
+        return hash(self.name)
+
     @property
     def sections(self) -> dict[str, Section]:
         found = {name: getattr(self, name) for name in SECTIONS}
@@ -913,21 +928,30 @@ def read_section(file: Path) -> Section:
     """Read one file of a recording. DataError names the file and the field."""
     text = file.read_text(encoding="utf-8")
     try:
+        return _section(file.stem, text)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+# Sections cannot be changed: what was read once is not read again.
+@functools.lru_cache(maxsize=256)
+def _section(name: str, text: str) -> Section:
+    try:
         # NaN and infinities pass here: validation refuses them, by field.
         raw = json.loads(text, object_pairs_hook=_no_repeated_key)
     except ValueError as error:
-        raise DataError(f"{file}: {error}") from None
+        raise DataError(str(error)) from None
     version = raw.get("schema_version") if isinstance(raw, dict) else None
     if version != SCHEMA_VERSION:
         raise DataError(
-            f"{file}: schema_version: {version!r} is not known here, "
+            f"schema_version: {version!r} is not known here, "
             f"this code reads {SCHEMA_VERSION}"
         )
     try:
-        return SECTIONS[file.stem].model_validate_json(text)
+        return SECTIONS[name].model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(f"{file}: {_where(first)}{_what(first)}") from None
+        raise DataError(f"{_where(first)}{_what(first)}") from None
 
 
 def write_section(file: Path, section: Section) -> None:
@@ -938,8 +962,7 @@ def write_section(file: Path, section: Section) -> None:
         stream.write(_dumps(section.model_dump(mode="json", by_alias=True)))
         stream.flush()
         os.fsync(stream.fileno())
-    read = SECTIONS[file.stem].model_validate_json(temporary.read_text("utf-8"))
-    if read != section:
+    if _section(file.stem, temporary.read_text("utf-8")) != section:
         temporary.unlink()
         raise DataError(f"{file}: reads back differently from what was recorded")
     temporary.replace(file)

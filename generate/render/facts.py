@@ -5,6 +5,8 @@ measured stands in it too, with the reason, so that a key which is not there is
 a typing error.
 """
 
+import functools
+
 from generate.render import evidence, formats, ladder, planning, repeat
 from generate.render.fact import Fact, Facts, duration, known, missing, times
 from generate.render.formats import count, shape_key
@@ -22,6 +24,7 @@ from generate.shapes import STARVED, WORKED
 from kernels.plan import occupancy
 
 
+@functools.lru_cache(maxsize=16)
 def facts(measured: Measurements) -> Facts:
     gemms = _gemms(measured)
     return {

@@ -6,6 +6,7 @@ It lives under tmp_path only. Nothing made up is ever written to data/ or docs/.
 import math
 import shutil
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,8 @@ class Maker:
             "kernels_sha256": kernels_sha256,
             "recorded_on": date(2026, 1, 31),
         }
+        # What was written once of its own sections is copied from then on.
+        self._texts: dict[str, str] = {}
 
     def environment(self) -> Environment:
         return Environment(
@@ -535,10 +538,22 @@ class Maker:
 
     def write(self, folder: Path, **sections: Section | None) -> Recording:
         """Write a recording; `sections` replaces some, None leaves one out."""
-        for name, section in {**self.sections(), **sections}.items():
-            if section is not None:
-                write_section(folder / f"{name}.json", section)
+        for name, section in {**self._sections, **sections}.items():
+            file = folder / f"{name}.json"
+            if section is None:
+                continue
+            if section is self._sections[name] and name in self._texts:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(self._texts[name], "utf-8")
+                continue
+            write_section(file, section)
+            if section is self._sections[name]:
+                self._texts[name] = file.read_text("utf-8")
         return Recording(folder)
+
+    @cached_property
+    def _sections(self) -> dict[str, Section]:
+        return self.sections()
 
     def plan(self, op: str, shape: Shape, **choices) -> Plan:
         return plan(op, shape, 2, self.gpu.device, **choices)
