@@ -6,6 +6,7 @@ maximum, so that an honest number of an unknown, faster GPU passes.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -198,13 +199,17 @@ def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
         for i, point in enumerate(points)
         if point.samples_ms and not any(size % EVEN for size in point.shape)
     ]
+    alike = defaultdict(list)
+    for i, point in timed:
+        alike[point.key[: -len(point.shape)]].append((i, point.shape, point))
     for i, small in timed:
         axis = plan.contracted_axis(getattr(small, "op", "dw"))
-        for j, large in timed:
-            alike = small.key[: -len(small.shape)] == large.key[: -len(large.shape)]
-            inside = all(a <= b for a, b in zip(small.shape, large.shape, strict=True))
-            deeper = large.shape[axis] >= MORE_WORK * small.shape[axis]
-            if alike and inside and deeper and large.time_ms <= small.time_ms:
+        shape = small.shape
+        for j, larger, large in alike[small.key[: -len(shape)]]:
+            if larger[axis] < MORE_WORK * shape[axis]:
+                continue
+            inside = all(a <= b for a, b in zip(shape, larger, strict=True))
+            if inside and large.time_ms <= small.time_ms:
                 yield (
                     file,
                     f"points[{j}].samples_ms: {large.time_ms:.3g} ms is no longer "
