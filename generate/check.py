@@ -6,6 +6,7 @@ maximum, so that an honest number of an unknown, faster GPU passes.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from generate.schema import (
     Gpu,
     OccupancyPoint,
     Recording,
+    SanitizerPoint,
     Shape,
     SplitPoint,
     TimelinePoint,
@@ -103,6 +105,7 @@ def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
         ("timelines", _timeline),
         ("determinism", _repeats),
         ("traps", _trap),
+        ("sanitizer", _sanitizer),
     ):
         section = getattr(recording, name)
         for index, point in enumerate(section.points if section else ()):
@@ -200,13 +203,17 @@ def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
         for i, point in enumerate(points)
         if point.samples_ms and not any(size % EVEN for size in point.shape)
     ]
+    alike = defaultdict(list)
+    for i, point in timed:
+        alike[point.key[: -len(point.shape)]].append((i, point.shape, point))
     for i, small in timed:
         axis = plan.contracted_axis(getattr(small, "op", "dw"))
-        for j, large in timed:
-            alike = small.key[: -len(small.shape)] == large.key[: -len(large.shape)]
-            inside = all(a <= b for a, b in zip(small.shape, large.shape, strict=True))
-            deeper = large.shape[axis] >= MORE_WORK * small.shape[axis]
-            if alike and inside and deeper and large.time_ms <= small.time_ms:
+        shape = small.shape
+        for j, larger, large in alike[small.key[: -len(shape)]]:
+            if larger[axis] < MORE_WORK * shape[axis]:
+                continue
+            inside = all(a <= b for a, b in zip(shape, larger, strict=True))
+            if inside and large.time_ms <= small.time_ms:
                 yield (
                     file,
                     f"points[{j}].samples_ms: {large.time_ms:.3g} ms is no longer "
@@ -304,6 +311,38 @@ def _trap(where: str, point: TrapPoint, gpu: Gpu) -> Iterator[tuple[str, str]]:
         )
 
 
+def _sanitizer(
+    where: str, point: SanitizerPoint, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    file = "sanitizer.json"
+    if point.skipped_reason:
+        return
+    reported = point.reported_errors + point.reported_warnings
+    if point.errors > point.reported_errors or point.warnings > point.reported_warnings:
+        yield (
+            file,
+            f"{where}.errors: {point.errors} and {point.warnings} warnings name our "
+            f"kernels, the tool reported {point.reported_errors} and "
+            f"{point.reported_warnings}",
+        )
+    if point.reported_warnings and point.tool != "racecheck":
+        yield (
+            file,
+            f"{where}.reported_warnings: {point.tool} knows none, "
+            f"got {point.reported_warnings}",
+        )
+    if bool(reported) != bool(point.reports):
+        yield (
+            file,
+            f"{where}.reports: {len(point.reports)} are kept of {reported} reported",
+        )
+    if not reported and not (point.launches and point.results):
+        yield (
+            file,
+            f"{where}.launches: nothing was reported, and nothing ran",
+        )
+
+
 def _accumulation(section: Accumulation) -> Iterator[tuple[str, str]]:
     for name, dtype in (("points", "buffer"), ("partials", "partials")):
         for index, point in enumerate(getattr(section, name)):
@@ -373,7 +412,7 @@ def _content(recording: Recording) -> str:
     measured = {
         name: section.model_dump(mode="json", by_alias=True).get("points")
         for name, section in recording.sections.items()
-        if name != "verification"
+        if name not in ("verification", "sanitizer")
     }
     text = json.dumps(measured, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -4,6 +4,7 @@ Recorded with every section and compared when pages are rendered. Comments and
 blank lines do not count, so that a reworded remark leaves numbers valid.
 """
 
+import functools
 import hashlib
 import io
 import tokenize
@@ -42,6 +43,7 @@ def _digest(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+@functools.lru_cache(maxsize=256)
 def _code(source: str) -> str:
     """The source without comments and blank lines."""
     lines = source.splitlines()

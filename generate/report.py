@@ -29,6 +29,7 @@ def report(recording: Recording, found: Sequence[Recording] = ()) -> dict:
         "targets": [target.as_json() for target in targets(Measurements(recording))],
         "claims": _claims(recording),
         "repeat": _repeat(recording, found),
+        "sanitizer": _sanitizer(recording),
     }
 
 
@@ -102,6 +103,7 @@ def print_report(
         claims.add_row(row["claim"], row["verdict"], row["evidence"])
     for table in (gemms, summary, splits, _targets(recording), claims):
         console.print(table)
+    console.print(f"compute-sanitizer: {_sanitized(data['sanitizer'])}", soft_wrap=True)
     console.print(f"Measured again: {_repeated(data['repeat'])}", soft_wrap=True)
 
 
@@ -275,6 +277,34 @@ def _repeated(data: dict) -> str:
         f"{words} {data['moved']} times moved by more than {100 * MOVED:.0f} %, "
         f"{data['unexplained']} of them for no reason that was logged."
     )
+
+
+def _sanitizer(recording: Recording) -> list[dict]:
+    """What each tool of compute-sanitizer reported of our kernels, or why nothing."""
+    points = recording.sanitizer.points if recording.sanitizer else ()
+    return [
+        {
+            "tool": point.tool,
+            "errors": point.errors,
+            "warnings": point.warnings,
+            "elsewhere": point.elsewhere,
+            "control_errors": point.control_errors,
+            "not_measured_reason": point.doubt,
+        }
+        for point in points
+    ]
+
+
+def _sanitized(data: list[dict]) -> str:
+    if not data:
+        return "not measured, this recording has no section sanitizer."
+    words = (
+        f"{tool['tool']} not measured, {tool['not_measured_reason']}"
+        if tool["not_measured_reason"]
+        else f"{tool['tool']} {tool['errors']} errors, {tool['warnings']} warnings"
+        for tool in data
+    )
+    return f"{'; '.join(words)}."
 
 
 def _shape(row: dict) -> str:

@@ -7,6 +7,7 @@ known is null beside a `…_reason`. Only raw samples are stored: medians, rates
 and ratios are computed on reading.
 """
 
+import functools
 import json
 import math
 import os
@@ -15,7 +16,7 @@ from collections import Counter
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -264,7 +265,7 @@ class Trace(Model):
             raise ValueError("end_ns must come after start_ns")
         return self
 
-    @property
+    @cached_property
     def makespan_ns(self) -> int:
         """From the first start to the last end."""
         return max(self.end_ns)
@@ -299,13 +300,18 @@ class Trace(Model):
 
     def fill(self, sm_count: int) -> float:
         """Share of SM-time, over the makespan, with a program on the SM."""
+        return self.filled_ns / (sm_count * self.makespan_ns)
+
+    @cached_property
+    def filled_ns(self) -> int:
+        """Time with a program on an SM, of all SMs together."""
         spans = sorted(zip(self.sm, self.start_ns, self.end_ns, strict=True))
         filled, before, until = 0, None, 0
         for sm, start, end in spans:
             until = until if sm == before else 0
             filled += max(0, end - max(start, until))
             before, until = sm, max(until, end)
-        return filled / (sm_count * self.makespan_ns)
+        return filled
 
 
 class TimelinePoint(Shape):
@@ -622,6 +628,89 @@ class TestOutcome(Model):
         return (self.name,)
 
 
+SanitizerTool = Literal["memcheck", "racecheck", "initcheck"]
+SANITIZER_TOOLS: tuple[SanitizerTool, ...] = get_args(SanitizerTool)
+
+
+class Launched(Model):
+    """How often a kernel was launched, by the name of its function."""
+
+    kernel: Text
+    times: Size
+
+
+class SanitizerPoint(Model):
+    """What one tool of compute-sanitizer found in a run of every kernel.
+
+    `skipped_reason` stands for everything but the control, which has its own.
+    """
+
+    tool: SanitizerTool
+    command: Text | None
+    launches: tuple[Launched, ...] | None
+    """Of each kernel; none where the program ended before it said so."""
+    results: Count | None
+    """Outputs that the program compared with fp64 meanwhile."""
+    wrong: tuple[Text, ...] | None
+    reported_errors: Count | None
+    reported_warnings: Count | None
+    """As the tool itself sums them up; races alone can be warnings."""
+    errors: Count | None
+    warnings: Count | None
+    """Those of them that name one of our kernels."""
+    reports: tuple[Text, ...] | None
+    """The first of what was reported."""
+    duration_s: Positive | None
+    skipped_reason: Text | None
+    control_kernel: Text
+    """A kernel broken so that the tool must report it, run beside the others."""
+    control_errors: Count | None
+    control_reason: Text | None
+
+    @model_validator(mode="after")
+    def _run_or_skipped(self):
+        found = [self.command, self.launches, self.results, self.wrong, self.reports]
+        found += [self.reported_errors, self.reported_warnings]
+        found += [self.errors, self.warnings, self.duration_s]
+        missing = [value is None for value in found]
+        if any(missing) != all(missing) or all(missing) == (not self.skipped_reason):
+            raise ValueError("needs either what the tool found or skipped_reason")
+        if (self.control_errors is None) == (self.control_reason is None):
+            raise ValueError("needs either control_errors or control_reason")
+        return self
+
+    @property
+    def key(self) -> tuple:
+        return (self.tool,)
+
+    @property
+    def launch_count(self) -> int | None:
+        """Launches of all kernels together."""
+        if self.launches is None:
+            return None
+        return sum(launched.times for launched in self.launches)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it says nothing of the kernels, if it does not: errors always do."""
+        if self.skipped_reason or self.errors or self.warnings:
+            return self.skipped_reason
+        if self.wrong:
+            return f"under {self.tool}, {self.wrong[0]}"
+        if not self.control_errors:
+            why = self.control_reason or "it reported nothing"
+            return f"{self.tool} on {self.control_kernel}, broken on purpose: {why}"
+        return None
+
+    @property
+    def elsewhere(self) -> int | None:
+        """Reports that name none of our kernels: of the framework's, or of the host."""
+        if self.skipped_reason:
+            return None
+        reported = self.reported_errors + self.reported_warnings
+        return reported - self.errors - self.warnings
+
+
 class Section(Model):
     """What every file of a recording says of itself."""
 
@@ -856,6 +945,14 @@ class Verification(Section):
         return sum(point.outcome == outcome for point in self.points)
 
 
+class Sanitizer(Section):
+    """compute-sanitizer over a program that launches every kernel."""
+
+    section: Literal["sanitizer"]
+    version: Text | None
+    points: Annotated[tuple[SanitizerPoint, ...], Field(min_length=1)]
+
+
 SECTIONS: dict[str, type[Section]] = {
     "environment": Environment,
     "ceilings": Ceilings,
@@ -872,6 +969,7 @@ SECTIONS: dict[str, type[Section]] = {
     "transposes": Transposes,
     "traps": Traps,
     "verification": Verification,
+    "sanitizer": Sanitizer,
 }
 
 
@@ -902,10 +1000,20 @@ class Recording:
         self.transposes: Transposes | None = self._read("transposes")
         self.traps: Traps | None = self._read("traps")
         self.verification: Verification | None = self._read("verification")
+        self.sanitizer: Sanitizer | None = self._read("sanitizer")
 
     def _read(self, name: str):
         file = self.folder / f"{name}.json"
         return read_section(file) if file.is_file() else None
+
+    def __eq__(self, other):
+        """Whether they are called alike and hold the same."""
+        if not isinstance(other, Recording):
+            return NotImplemented
+        return self.name == other.name and self.sections == other.sections
+
+    def __hash__(self):
+        return hash(self.name)
 
     @property
     def sections(self) -> dict[str, Section]:
@@ -927,21 +1035,30 @@ def read_section(file: Path) -> Section:
     """Read one file of a recording. DataError names the file and the field."""
     text = file.read_text(encoding="utf-8")
     try:
+        return _section(file.stem, text)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+# Sections cannot be changed: what was read once is not read again.
+@functools.lru_cache(maxsize=256)
+def _section(name: str, text: str) -> Section:
+    try:
         # NaN and infinities pass here: validation refuses them, by field.
         raw = json.loads(text, object_pairs_hook=_no_repeated_key)
     except ValueError as error:
-        raise DataError(f"{file}: {error}") from None
+        raise DataError(str(error)) from None
     version = raw.get("schema_version") if isinstance(raw, dict) else None
     if version != SCHEMA_VERSION:
         raise DataError(
-            f"{file}: schema_version: {version!r} is not known here, "
+            f"schema_version: {version!r} is not known here, "
             f"this code reads {SCHEMA_VERSION}"
         )
     try:
-        return SECTIONS[file.stem].model_validate_json(text)
+        return SECTIONS[name].model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(f"{file}: {_where(first)}{_what(first)}") from None
+        raise DataError(f"{_where(first)}{_what(first)}") from None
 
 
 def write_section(file: Path, section: Section) -> None:
@@ -952,8 +1069,7 @@ def write_section(file: Path, section: Section) -> None:
         stream.write(_dumps(section.model_dump(mode="json", by_alias=True)))
         stream.flush()
         os.fsync(stream.fileno())
-    read = SECTIONS[file.stem].model_validate_json(temporary.read_text("utf-8"))
-    if read != section:
+    if _section(file.stem, temporary.read_text("utf-8")) != section:
         temporary.unlink()
         raise DataError(f"{file}: reads back differently from what was recorded")
     temporary.replace(file)

@@ -172,7 +172,8 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[sequences, tokens] to [sequences, tokens, vocabulary]."""
-        x = F.one_hot(tokens, len(self.byte)).float() @ self.byte + self.place
+        with torch.autocast(tokens.device.type, enabled=False):  # ones and zeros
+            x = F.one_hot(tokens, len(self.byte)).float() @ self.byte + self.place
         for block in self.blocks:
             x = block(x, self.future)
         return self.head(self.norm(x))

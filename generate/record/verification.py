@@ -75,7 +75,7 @@ def _run(command: list[str], context: Context) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": _visible(context)},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": visible(context)},
     ) as process:
         # A test that hangs must not hang the recording.
         watchdog = threading.Timer(TIMEOUT_S, process.kill)
@@ -117,7 +117,7 @@ def outcomes(report: Path) -> tuple[TestOutcome, ...]:
     return tuple(found)
 
 
-def _visible(context: Context) -> str:
+def visible(context: Context) -> str:
     """The recorded device alone, in the numbering this process sees."""
     index = context.device.index
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -3,8 +3,10 @@
 Needs neither torch nor Triton nor a GPU.
 """
 
+import functools
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from generate.render import choice, explore, timelines
@@ -23,6 +25,24 @@ __all__ = ["RenderError", "render"]
 Charts = dict[str, Chart | Missing]
 
 
+@dataclass(frozen=True)
+class Computed:
+    """What follows from recordings alone, whatever pages make of it."""
+
+    measured: Measurements
+    judgement: Judged
+    charts: Charts
+
+
+@functools.lru_cache(maxsize=4)
+def _computed(found: tuple[Recording, ...]) -> tuple[Computed, ...]:
+    everything = [Measurements(recording, found) for recording in found]
+    return tuple(
+        Computed(measured, Judged(measured, facts(measured)), charts(measured))
+        for measured in everything
+    )
+
+
 def render(root: Path, check: bool = False, stills: bool | None = None) -> list[str]:
     """Render the site of `root`; paths, relative to it, that changed.
 
@@ -35,16 +55,17 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
         raise RenderError(
             "data/ holds no recording: make one with `python -m generate record`"
         )
-    chosen = _default(found)
+    computed = _computed(tuple(found))
+    everything = [one.measured for one in computed]
+    judged = [one.judgement for one in computed]
+    chosen = _default([measured.recording for measured in everything])
     wanted = {
-        f"{ASSETS}/recording.schema.json": _json(json_schema()),
+        f"{ASSETS}/recording.schema.json": _schema(),
         f"{ASSETS}/site.css": _styles(root),
     }
     stale, partials = [], templates(root)
-    everything = [Measurements(recording, found) for recording in found]
-    judged = [Judged(measured, facts(measured)) for measured in everything]
-    for measured, judgement in zip(everything, judged, strict=True):
-        drawn = charts(measured)
+    for one in computed:
+        measured, judgement, drawn = one.measured, one.judgement, dict(one.charts)
         if measured.recording is not chosen:
             del drawn["repeat"]  # its page is of two recordings, and offers no other
         wanted |= _files(measured, drawn, judgement)
@@ -82,6 +103,11 @@ def render(root: Path, check: bool = False, stills: bool | None = None) -> list[
         names = (f"{folder}/{n}-{size}.svg" for n in stale for size in pictures.SIZES)
         changed = sorted({*changed, *names})
     return changed
+
+
+@functools.cache
+def _schema() -> str:
+    return _json(json_schema())
 
 
 def _styles(root: Path) -> str:

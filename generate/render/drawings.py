@@ -4,6 +4,7 @@ Every state that a reader can choose is drawn here, its numbers beside it; the
 browser only shows one state and hides the others.
 """
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ class Drawing:
         return f"{head}>{below}{body.removesuffix('</svg>')}{above}</svg>"
 
 
+@functools.lru_cache(maxsize=8)
 def drawings(measured: Measurements) -> dict[str, Drawing]:
     """Every drawing of the site, by the name that a template uses."""
     found = (

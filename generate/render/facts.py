@@ -5,6 +5,8 @@ measured stands in it too, with the reason, so that a key which is not there is
 a typing error.
 """
 
+import functools
+
 from generate.render import evidence, formats, ladder, planning, repeat, training
 from generate.render.fact import Fact, Facts, duration, known, missing, times
 from generate.render.formats import count, shape_key
@@ -17,11 +19,12 @@ from generate.render.measured import (
     Measurements,
     Missing,
 )
-from generate.schema import geometric_mean
+from generate.schema import SANITIZER_TOOLS, geometric_mean
 from generate.shapes import STARVED, WORKED
 from kernels.plan import occupancy
 
 
+@functools.lru_cache(maxsize=16)
 def facts(measured: Measurements) -> Facts:
     gemms = _gemms(measured)
     return {
@@ -37,6 +40,7 @@ def facts(measured: Measurements) -> Facts:
         **evidence.facts(measured),
         **training.facts(measured),
         **_verification(measured),
+        **_sanitizer(measured),
         **repeat.facts(measured),
     }
 
@@ -270,3 +274,17 @@ def _verification(measured: Measurements) -> Facts:
         f"verification.{name}": known(number)
         for name, number in zip(names, numbers, strict=True)
     }
+
+
+def _sanitizer(measured: Measurements) -> Facts:
+    section, found = measured.recording.sanitizer, {}
+    points = {point.tool: point for point in section.points} if section else {}
+    for tool in SANITIZER_TOOLS:
+        point, names = points.get(tool), ("launches", "errors", "warnings")
+        why = "this recording has no section sanitizer" if not point else point.doubt
+        for name in names:
+            fact = missing(why) if why else None
+            if fact is None and name == "launches":
+                fact = known(point.launch_count)
+            found[f"sanitizer.{tool}.{name}"] = fact or known(getattr(point, name))
+    return found

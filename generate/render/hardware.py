@@ -14,7 +14,7 @@ from generate.render.formats import (
 )
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
-from generate.schema import OccupancyPoint, Recording
+from generate.schema import OccupancyPoint, Recording, SanitizerPoint
 from kernels.plan import occupancy
 
 NOT_MEASURED = "not measured"
@@ -26,6 +26,7 @@ def tables(measured: Measurements) -> dict[str, Table]:
         "ceilings": _ceilings(measured),
         "occupancy": _occupancy(measured),
         "verification": _verification(measured.recording),
+        "sanitizer": _sanitizer(measured.recording),
     }
 
 
@@ -213,3 +214,31 @@ def _verification(recording: Recording) -> Table:
     ]
     heads = [Head("Kernel"), *(Head(word.capitalize(), True) for word in outcomes)]
     return Table(caption, heads, rows)
+
+
+def _sanitizer(recording: Recording) -> Table:
+    section = recording.sanitizer
+    caption = "compute-sanitizer on this GPU, over a program that launches every kernel"
+    if section is None:
+        return _absent(caption, "sanitizer")
+    if section.version:
+        caption += f": {section.version}"
+    heads = ["Launches", "Outputs", "Wrong", "Errors", "Warnings"]
+    heads += ["Elsewhere", "Control", "Time"]
+    rows = [_watched(point) for point in section.points]
+    return Table(caption, [Head("Tool"), *(Head(name, True) for name in heads)], rows)
+
+
+def _watched(point: SanitizerPoint) -> list[Cell]:
+    why = point.skipped_reason
+    return [
+        Cell(point.tool, header=True),
+        _cell(point.launch_count, str, why),
+        _cell(point.results, str, why),
+        _cell(None if why else len(point.wrong), str, why),
+        _cell(point.errors, str, why),
+        _cell(point.warnings, str, why),
+        _cell(point.elsewhere, str, why),
+        _cell(point.control_errors, str, point.control_reason),
+        _cell(point.duration_s, lambda s: f"{s:.0f} s", why),
+    ]

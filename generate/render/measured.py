@@ -64,6 +64,10 @@ class Measurements:
             (p.shape, p.op, p.mode, p.implementation): p
             for p in _points(recording.gemms)
         }
+        self._products = {
+            name: {p.key: p for p in _points(getattr(recording, name))}
+            for name in ("ladder", "further")
+        }
         self._splits = {
             (p.shape, p.reduction, p.split_t): p for p in _points(recording.splits)
         }
@@ -129,11 +133,10 @@ class Measurements:
         return self._evidence("launches", (*CALLS[call], way, *shape), kernels)
 
     def _product(self, name: str, shape: Shape, call: str, implementation: str):
-        key = (*CALLS[call], implementation, DTYPE, *shape)
-        for point in _points(getattr(self.recording, name)):
-            if point.key == key:
-                return self._shown(point, _kernels_of(point))
-        return _absent(getattr(self.recording, name), name)
+        point = self._products[name].get((*CALLS[call], implementation, DTYPE, *shape))
+        if point is None:
+            return _absent(getattr(self.recording, name), name)
+        return self._shown(point, _kernels_of(point))
 
     def split(self, shape: Shape, reduction: str, split_t: int) -> SplitPoint | Missing:
         point = self._splits.get((shape, reduction, split_t))

@@ -6,6 +6,7 @@ stream-K form, share one scale of time. The first shape stands in the page, the
 others in files that the browser asks for.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -234,6 +235,7 @@ def launches(measured: Measurements) -> list[Launch]:
     return [one for one in found if isinstance(one, Launch)]
 
 
+@functools.lru_cache(maxsize=8)
 def pictures(measured: Measurements) -> list[Picture] | Missing:
     """A picture of each shape that was traced, the starved one first."""
     found = [_picture(measured, shape) for shape in shapes(measured)]

@@ -8,6 +8,7 @@ import math
 import random
 import shutil
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import render
 from generate.schema import (
+    SANITIZER_TOOLS,
     Accumulation,
     AccumulationPoint,
     Ceilings,
@@ -33,6 +35,7 @@ from generate.schema import (
     Gemms,
     Gpu,
     Ladder,
+    Launched,
     Launches,
     LaunchPoint,
     Occupancy,
@@ -40,6 +43,8 @@ from generate.schema import (
     PartialsPoint,
     Recording,
     Repeats,
+    Sanitizer,
+    SanitizerPoint,
     Section,
     Software,
     SplitPoint,
@@ -155,6 +160,8 @@ class Maker:
             "kernels_sha256": kernels_sha256,
             "recorded_on": date(2026, 1, 31),
         }
+        # What was written once of its own sections is copied from then on.
+        self._texts: dict[str, str] = {}
 
     def environment(self) -> Environment:
         return Environment(
@@ -581,6 +588,19 @@ class Maker:
             ),
         )
 
+    def sanitizer(self, **changes) -> Sanitizer:
+        """Every tool finds nothing but what it must; `changes` are of memcheck."""
+        points = (
+            sanitized("memcheck", **changes),
+            *map(sanitized, SANITIZER_TOOLS[1:]),
+        )
+        return Sanitizer(
+            section="sanitizer",
+            **self.header,
+            version="compute-sanitizer 2025.2",
+            points=points,
+        )
+
     def sections(self) -> dict[str, Section]:
         return {
             "environment": self.environment(),
@@ -598,14 +618,27 @@ class Maker:
             "transposes": self.transposes(),
             "traps": self.traps(),
             "verification": self.verification(),
+            "sanitizer": self.sanitizer(),
         }
 
     def write(self, folder: Path, **sections: Section | None) -> Recording:
         """Write a recording; `sections` replaces some, None leaves one out."""
-        for name, section in {**self.sections(), **sections}.items():
-            if section is not None:
-                write_section(folder / f"{name}.json", section)
+        for name, section in {**self._sections, **sections}.items():
+            file = folder / f"{name}.json"
+            if section is None:
+                continue
+            if section is self._sections[name] and name in self._texts:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(self._texts[name], "utf-8")
+                continue
+            write_section(file, section)
+            if section is self._sections[name]:
+                self._texts[name] = file.read_text("utf-8")
         return Recording(folder)
+
+    @cached_property
+    def _sections(self) -> dict[str, Section]:
+        return self.sections()
 
     def plan(self, op: str, shape: Shape, **choices) -> Plan:
         return plan(op, shape, 2, self.gpu.device, **choices)
@@ -664,6 +697,33 @@ def measured(time_ms: float) -> dict:
     """Fields of a timed point whose median is `time_ms`."""
     samples = tuple(time_ms * (1 + 0.002 * step) for step in (-2, -1, 0, 1, 2))
     return {"samples_ms": samples, "state": STATE, "skipped_reason": None}
+
+
+def sanitized(tool: str, **changes) -> SanitizerPoint:
+    """A tool that reported nothing but the kernel broken for it."""
+    return SanitizerPoint(
+        **{
+            "tool": tool,
+            "command": f"compute-sanitizer --tool {tool} python",
+            "launches": (
+                Launched(kernel="dw_kernel", times=14),
+                Launched(kernel="reduce_kernel", times=7),
+            ),
+            "results": 21,
+            "wrong": (),
+            "reported_errors": 0,
+            "reported_warnings": 0,
+            "errors": 0,
+            "warnings": 0,
+            "reports": (),
+            "duration_s": 20.0,
+            "skipped_reason": None,
+            "control_kernel": "beyond_kernel",
+            "control_errors": 64,
+            "control_reason": None,
+            **changes,
+        }
+    )
 
 
 def skipped(reason: str) -> dict:

@@ -308,3 +308,25 @@ def test_a_text_is_not_all_held_out(recording: Recording):
     change(recording, "training", edit)
     (fault,) = faults(recording)
     assert "training.json: text.held_out_bytes" in fault
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("errors", {"errors": 2, "reported_errors": 1, "reports": ["Invalid read"]}),
+        (
+            "warnings",
+            {"warnings": 1, "reported_errors": 1, "reports": ["Warning: Race"]},
+        ),
+        ("reported_warnings", {"reported_warnings": 1, "reports": ["Warning: Race"]}),
+        ("reports", {"reported_errors": 1}),
+        ("reports", {"reports": ["Invalid read"]}),
+        ("launches", {"launches": [], "results": 0}),
+    ],
+)
+def test_counts_of_the_sanitizer_agree(recording: Recording, field, changes):
+    """More of ours than of all, reports of nothing, nothing found as nothing ran."""
+    change(recording, "sanitizer", lambda raw: raw["points"][0].update(changes))
+    found = faults(recording)
+    where = "errors" if field == "warnings" else field
+    assert any(f"sanitizer.json: points[0].{where}: " in fault for fault in found)

@@ -40,6 +40,7 @@ def test_json_has_the_published_fields(recording: Recording):
         "targets",
         "claims",
         "repeat",
+        "sanitizer",
     ]
     assert set(data["gemms"][0]) == {
         *("op", "mode", "T", "K", "N", "implementation"),

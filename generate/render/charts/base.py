@@ -5,6 +5,7 @@ import json
 import math
 import statistics
 from dataclasses import dataclass
+from functools import cached_property
 
 import plotly.graph_objects as go
 
@@ -36,7 +37,7 @@ class Chart(Rows):
     figure: go.Figure
     grid: Table | None = None
 
-    @property
+    @cached_property
     def spec(self) -> str:
         """The figure as the browser reads it: JSON, colours as CSS variables."""
         plain = self.figure.to_plotly_json()
@@ -44,7 +45,7 @@ class Chart(Rows):
         text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         return palette.with_variables(text) + "\n"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Stamps the still picture with the figure that it shows."""
         return hashlib.sha256(self.spec.encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from generate.render.claims.base import (
     more,
 )
 from generate.render.measured import CALL_LABELS, OPS
+from generate.schema import SANITIZER_TOOLS
 from generate.shapes import WORKED
 
 worked_numbers = Said("lesson/worked-numbers", "8. Worked numbers")
@@ -224,3 +225,27 @@ def below_the_peak(m: Evidence) -> Verdict:
         f"The vendor library reached {best}, the computed peak is {peak}: the clock "
         "taken for it is lower than the one the chip ran at."
     )
+
+
+@hardware(
+    "sanitizer-clean",
+    "compute-sanitizer finds no error in any kernel.",
+)
+def sanitizer_clean(m: Evidence) -> Verdict:
+    keys = [f"sanitizer.{tool}" for tool in SANITIZER_TOOLS]
+    m.known([f"{key}.errors" for key in keys])
+    told, faults, absent = [], 0, []
+    for tool, key in zip(SANITIZER_TOOLS, keys, strict=True):
+        errors = m.get(f"{key}.errors")
+        if errors is None:
+            absent.append(tool)
+            continue
+        warnings, launches = m[f"{key}.warnings"], m[f"{key}.launches"]
+        faults += errors + warnings
+        told.append(f"{tool} {errors} and {warnings} in {launches} launches")
+    sentence = f"Errors and warnings that name a kernel: {', '.join(told)}"
+    if faults:
+        return fails(f"{sentence}.")
+    if absent:
+        return in_part(f"{sentence}. {' and '.join(absent)} did not run.")
+    return holds(f"{sentence}; each reported the kernel broken on purpose for it.")
