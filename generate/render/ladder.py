@@ -85,7 +85,7 @@ def further_shapes(measured: Measurements) -> list[Shape]:
 
 
 def described(shape: Shape) -> bool:
-    """Whether descriptors can take bf16 matrices of this shape, laid out plainly."""
+    """Whether descriptors take plain bf16 matrices of this shape as they lie."""
     return shape[1] % 8 == shape[2] % 8 == 0
 
 

@@ -226,7 +226,7 @@ def test_a_device_without_ceilings_has_rungs(whole):
 
 
 def test_every_further_product_is_a_mark(measured: Measurements):
-    """At its work and its ratio, open where descriptors cannot serve."""
+    """At its work and its ratio, open where descriptors cannot take all matrices."""
     chart = charts(measured)["further"]
     drawn = sorted(
         (t["name"], x, y, symbol.endswith("-open"))
@@ -307,7 +307,7 @@ def test_the_slowest_are_the_slowest(whole):
             lambda p: p.implementation == "fast" and p.T == FURTHER_SHAPES[0][0],
         ),
         (
-            "odd-sizes-are-behind",
+            "odd-sizes-keep-up",
             "further",
             1.5,
             lambda p: p.implementation == "fast" and not described(p.shape),

@@ -17,7 +17,10 @@ from tests.generate.conftest import GPU
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "generate" / "templates"
-FAST = ("tiles", "grouped", "descriptor", "persistent", "split", "stream_k", "zero")
+FAST = (
+    *("tiles", "grouped", "descriptor", "persistent", "split", "stream_k"),
+    *("shares", "zero", "pad"),
+)
 KERNELS = ("forward", "dx", "dw", "reduce", *(f"fast/{name}" for name in FAST))
 FILE = '''"""A docstring with
 # [not-a-marker]

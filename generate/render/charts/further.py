@@ -198,7 +198,8 @@ def _caption(measured: Measurements, shown: list[Row]) -> str:
     words = [
         f"Each mark is one product at one of {count(len(shapes), 'shape')} on the "
         f"{measured.gpu.name}; above the line ours is the faster. Open marks are "
-        "shapes whose K or N is no multiple of 8, where descriptors do not serve."
+        "shapes whose K or N is no multiple of 8: descriptors cannot take all of their "
+        "matrices as they lie."
     ]
     parts = []
     for gemm in MARKERS:
