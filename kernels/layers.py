@@ -81,8 +81,12 @@ class _Linear(torch.autograd.Function):
         x, weight, bias = _autocast(x), _autocast(weight), _autocast(bias)
         needs_x, needs_weight, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
-        y = (y_op if torch.compiler.is_compiling() else _y)(x, weight)
-        return y if bias is None else y.add_(bias)
+        compiling = torch.compiler.is_compiling()
+        y = (y_op if compiling else _y)(x, weight)
+        if bias is None:
+            return y
+        # In place, compilers lose the gradient (torch 2.11).
+        return y + bias if compiling else y.add_(bias)
 
     @staticmethod
     def backward(ctx, dy):

@@ -99,7 +99,8 @@ def poisoned_allocations(request, monkeypatch):
     def poisoned(allocate):
         def allocate_and_poison(*args, **kwargs):
             tensor = allocate(*args, **kwargs)
-            return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+            with torch.no_grad():
+                return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
 
         return allocate_and_poison
 
