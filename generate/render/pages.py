@@ -358,7 +358,8 @@ class Page:
         return (
             f'<a class="term" href="{self._up()}glossary/#{anchor}" '
             f'aria-describedby="term-{anchor}">{escape(text or anchor)}</a>'
-            f'<span class="term-says" id="term-{anchor}" role="tooltip" hidden>'
+            '<span class="term-says" data-search-exclude '
+            f'id="term-{anchor}" role="tooltip" hidden>'
             f"{escape(terms[anchor].first)}</span>"
         )
 

@@ -299,6 +299,12 @@ def test_the_slowest_are_the_slowest(whole):
         ("grouped-order-pays", "ladder", 2, lambda p: p.implementation == "grouped"),
         ("split-adds-pay", "ladder", 2, lambda p: p.implementation == "split"),
         ("stream-k-pays", "ladder", 2, lambda p: p.implementation == "stream_k"),
+        (
+            "shared-forward-and-dx",
+            "ladder",
+            2,
+            lambda p: p.implementation == "stream_k" and p.op != "dw",
+        ),
         ("unfitted-means", "further", 1.2, lambda p: p.implementation == "fast"),
         (
             "unfitted-worst",
@@ -309,7 +315,7 @@ def test_the_slowest_are_the_slowest(whole):
         (
             "odd-sizes-keep-up",
             "further",
-            1.5,
+            0.5,
             lambda p: p.implementation == "fast" and not described(p.shape),
         ),
     ],
@@ -321,6 +327,29 @@ def test_data_turns_the_verdict(whole, anchor, section, factor, chosen):
     after = judged(having(whole, **changed))
     assert before.verdicts[anchor].outcome != after.verdicts[anchor].outcome
     assert before.text(anchor) != after.text(anchor)
+
+
+@pytest.mark.parametrize(
+    "grouped, said",
+    [
+        (lambda p: False, "52 products, all through copies of what"),
+        (lambda p: True, "52 products, all through pointers,"),
+        (lambda p: p.op == "dx", "cannot take and 13 through pointers,"),
+    ],
+    ids=("none", "all", "some"),
+)
+def test_odd_sizes_say_how_they_were_loaded(whole, grouped, said):
+    """As the recorded launches have it, in recordings of pointers and of copies."""
+
+    def loaded(p):
+        if p.implementation != "fast" or described(p.shape) or not grouped(p):
+            return p
+        made = p.configuration.model_copy(update={"kernel": "grouped"})
+        return p.model_copy(update={"configuration": made})
+
+    points = tuple(map(loaded, whole.further.points))
+    further = whole.further.model_copy(update={"points": points})
+    assert said in judged(having(whole, further=further)).text("odd-sizes-keep-up")
 
 
 def test_a_miss_says_by_how_much(whole):

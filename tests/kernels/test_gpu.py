@@ -5,7 +5,8 @@ import contextlib
 import pytest
 import torch
 
-from kernels import device, matmul_dw
+from kernels import matmul_dw
+from kernels.device import facts
 from kernels.fast import ops as fast
 from kernels.fast import tune
 from kernels.layers import Linear, linear
@@ -171,7 +172,7 @@ def test_more_tiles_by_pointers_than_a_second_axis_holds(op):
     b = operand((width, width), torch.float16, integers=True, seed=2)
     shape = {"forward": (lines, width, width), "dx": (lines, width, width)}
     shape = shape.get(op, (width, lines, width))
-    plan = fast_plan(op, shape, 2, device.facts(0), descriptors=False)
+    plan = fast_plan(op, shape, 2, facts(0), descriptors=False)
     assert plan.kernel == "grouped" and plan.tiles > 65535
     result = fast.multiply(op, a, b, plan=plan)
     assert_exact(result, op, a, b)

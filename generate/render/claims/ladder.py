@@ -446,10 +446,10 @@ def odd_sizes_keep_up(m: Evidence) -> Verdict:
         for call, shape in odd
     )
     ways = [
-        f"{number} {way}"
+        f"{'all' if number == len(odd) else number} through {way}"
         for number, way in (
-            (len(odd) - pointed, "through copies of what descriptors cannot take"),
-            (pointed, "through pointers"),
+            (len(odd) - pointed, "copies of what descriptors cannot take"),
+            (pointed, "pointers"),
         )
         if number
     ]
