@@ -38,17 +38,19 @@ def pad_kernel(
     bits = (begin % 8 * 8)[:, None]
     aligned = (begin // 8 * 8)[:, None] + word[None, :] * 8
     words = aligned.to(tl.pointer_type(tl.uint64))
+    low = tl.load(words, mask=inside, other=0)
     # The next word is read only where it holds an element of the row.
     last = (begin + COLUMNS * 2 - 1)[:, None] // 8 * 8
-    low = tl.load(words, mask=inside, other=0)
-    high = tl.load(words + 1, mask=inside & (bits > 0) & (aligned < last), other=0)
-    # In two steps, as a shift by 64 is none.
-    moved = (low >> bits.to(tl.uint64)) | ((high << 1) << (63 - bits).to(tl.uint64))
+    next_too = inside & (bits > 0) & (aligned < last)
+    high = tl.load(words + 1, mask=next_too, other=0)
+    # To the left in two steps: by 64 bits at once there is no shift.
+    low = low >> bits.to(tl.uint64)
+    high = (high << 1) << (63 - bits).to(tl.uint64)
 
     # [store]
     target = target_ptr.to(tl.pointer_type(tl.uint64))
     places = target + r[:, None] * (stride_tr // 4) + word[None, :]
-    tl.store(places, moved, mask=inside)
+    tl.store(places, low | high, mask=inside)
 
 
 # [copy]
