@@ -412,10 +412,11 @@ def _copied(tensor: torch.Tensor, strides: tuple[int, int]) -> torch.Tensor:
         tensor.shape, strides, dtype=tensor.dtype, device=tensor.device
     )
     source, target = (tensor, made) if strides[1] == 1 else (tensor.T, made.T)
-    if tensor.itemsize != 2 or source.stride(1) != 1:
+    rows, columns = source.shape
+    adjacent = source.stride(1) == 1 and source.stride(0) >= columns >= 4
+    if tensor.itemsize != 2 or not adjacent:
         _copy(source, target)
         return made
-    rows, columns = source.shape
     blocks = cdiv(rows, PAD_BLOCK[0]) * cdiv(cdiv(columns, 4), PAD_BLOCK[1])
     pad_kernel[(blocks,)](
         source,

@@ -18,9 +18,9 @@ def pad_kernel(
 ):
     """target[ROWS, COLUMNS] = source[ROWS, COLUMNS], of 16-bit elements.
 
-    Elements of a row are adjacent. Rows of source begin anywhere, rows of
-    target at multiples of 8 bytes, with room for whole words of 8 bytes.
-    Strides count elements.
+    Elements of a row are adjacent, four or more. Rows of source begin
+    anywhere and do not overlap, rows of target begin at multiples of 8 bytes
+    and have room for whole words of 8 bytes. Strides count elements.
     Grid: one program a block, cdiv(ROWS, BLOCK_ROWS) * cdiv(cdiv(COLUMNS, 4),
     BLOCK_WORDS).
     """
@@ -29,7 +29,7 @@ def pad_kernel(
     across = tl.cdiv(tl.cdiv(COLUMNS, 4), BLOCK_WORDS)
     r = (block // across) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     word = (block % across) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)
-    inside = (r[:, None] < ROWS) & (word[None, :] * 4 < COLUMNS)
+    inside = (r[:, None] < ROWS - 1) & (word[None, :] * 4 < COLUMNS)
 
     # [shift]
     # Words are read where the memory has them and shifted into place: four
@@ -51,6 +51,15 @@ def pad_kernel(
     target = target_ptr.to(tl.pointer_type(tl.uint64))
     places = target + r[:, None] * (stride_tr // 4) + word[None, :]
     tl.store(places, low | high, mask=inside)
+
+    # [last]
+    # A word at the end of the last row may reach beyond the memory: its
+    # elements go one by one.
+    row = tl.cast(ROWS - 1, tl.int64)
+    c = (block % across) * BLOCK_WORDS * 4 + tl.arange(0, BLOCK_WORDS * 4)
+    last_row = (block // across == row // BLOCK_ROWS) & (c < COLUMNS)
+    values = tl.load(source_ptr + row * stride_sr + c, mask=last_row, other=0.0)
+    tl.store(target_ptr + row * stride_tr + c, values, mask=last_row)
 
 
 # [copy]
