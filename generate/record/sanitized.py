@@ -22,7 +22,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 import triton
@@ -291,29 +290,16 @@ def _tensor(
 
 
 def clear_workspaces() -> None:
-    """From now on, a workspace that descriptors write begins as zeros."""
-    new_empty, described = torch.Tensor.new_empty, []
+    """From now on, what is made for the fast kernels alone begins as zeros.
 
-    def new(tensor, *size, **options):
-        return (tensor.new_zeros if described else partial(new_empty, tensor))(
-            *size, **options
-        )
+    Descriptors write it; outputs are made otherwise.
+    """
+    for name in ("empty", "empty_strided"):
 
-    def clearing(make, *arguments):
-        launch = make(*arguments)
+        def cleared(*size, make=getattr(torch, name), **options):
+            return make(*size, **options).zero_()
 
-        def launch_cleared(*tensors):
-            described.append(True)
-            try:
-                launch(*tensors)
-            finally:
-                described.pop()
-
-        return launch_cleared
-
-    torch.Tensor.new_empty = new
-    for kernel, make in fast.LAUNCHES.items():
-        fast.LAUNCHES[kernel] = partial(clearing, make)
+        setattr(torch, name, cleared)
 
 
 def run_linear(tally: Tally) -> None:
