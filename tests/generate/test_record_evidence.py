@@ -84,6 +84,7 @@ def test_a_traced_stream_k_kernel_reads_them_too():
         "PRECISION": "ieee",
         "ADD": True,
         "WORKSPACE": False,
+        "EARLY": False,
         "WAIT": True,
     }
     tiles = {"left": "64, 128", "right": "64, 256", "out": "128, 128"}
