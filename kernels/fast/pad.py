@@ -26,10 +26,11 @@ def pad_kernel(
     """
     # [words]
     block = tl.program_id(0).to(tl.int64)
-    across = tl.cdiv(tl.cdiv(COLUMNS, 4), BLOCK_WORDS)
+    columns = tl.cast(COLUMNS, tl.int64)
+    across = tl.cdiv(tl.cdiv(columns, 4), BLOCK_WORDS)
     r = (block // across) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     word = (block % across) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)
-    inside = (r[:, None] < ROWS - 1) & (word[None, :] * 4 < COLUMNS)
+    inside = (r[:, None] < ROWS - 1) & (word[None, :] * 4 < columns)
 
     # [shift]
     # Words are read where the memory has them and shifted into place: four
@@ -40,7 +41,7 @@ def pad_kernel(
     words = aligned.to(tl.pointer_type(tl.uint64))
     low = tl.load(words, mask=inside, other=0)
     # The next word is read only where it holds an element of the row.
-    last = (begin + COLUMNS * 2 - 1)[:, None] // 8 * 8
+    last = (begin + columns * 2 - 1)[:, None] // 8 * 8
     next_too = inside & (bits > 0) & (aligned < last)
     high = tl.load(words + 1, mask=next_too, other=0)
     # To the left in two steps: by 64 bits at once there is no shift.
@@ -57,7 +58,7 @@ def pad_kernel(
     # elements go one by one.
     row = tl.cast(ROWS - 1, tl.int64)
     c = (block % across) * BLOCK_WORDS * 4 + tl.arange(0, BLOCK_WORDS * 4)
-    last_row = (block // across == row // BLOCK_ROWS) & (c < COLUMNS)
+    last_row = (block // across == row // BLOCK_ROWS) & (c < columns)
     values = tl.load(source_ptr + row * stride_sr + c, mask=last_row, other=0.0)
     tl.store(target_ptr + row * stride_tr + c, values, mask=last_row)
 
@@ -85,7 +86,7 @@ def copy_kernel(
     """
     # [block]
     block = tl.program_id(0).to(tl.int64)
-    across = tl.cdiv(COLUMNS, BLOCK_COLUMNS)
+    across = tl.cdiv(tl.cast(COLUMNS, tl.int64), BLOCK_COLUMNS)
     r = (block // across) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     c = (block % across) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
     inside = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)

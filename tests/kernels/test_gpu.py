@@ -135,6 +135,17 @@ def test_gradient_of_more_than_2_31_elements(mode):
 
 @pytest.mark.xdist_group("memory")
 @pytest.mark.kernels("fast")
+def test_copied_rows_of_more_than_2_31_bytes():
+    """Rows of 2³⁰ elements and some, of an odd pitch, are copied to their ends."""
+    need_memory(12 * 2**30)
+    columns = 2**30 + 5
+    wide = torch.arange(2 * columns, device="cuda").half().view(2, columns)
+    strides = fast._roomy(wide.shape, wide.stride(), wide.dtype).stride()
+    assert torch.equal(fast._copied(wide, strides), wide)
+
+
+@pytest.mark.xdist_group("memory")
+@pytest.mark.kernels("fast")
 def test_layer_of_more_than_2_31_inputs():
     """33 million rows of 64: the last ones count, in y, in dX and in dW.
 
