@@ -19,6 +19,8 @@ WAYS = {
     "main_grad": "Linear, main_grad",
 }
 OURS = ("atomic", "deterministic", "main_grad")
+# Of all steps, the first ones, in which little has been amplified yet.
+EARLY = 1 / 3
 # Seed and order of the run that all others are held against.
 PLAIN = (0, 0)
 SETUP = (
@@ -37,7 +39,16 @@ SETUP = (
     "optimizer",
     "dtype",
 )
-NOISE = ("runs", "pairs", "least", "apart", "held_out", "seeds", "seeds_held_out")
+NOISE = (
+    "runs",
+    "pairs",
+    "least",
+    "apart",
+    "early",
+    "held_out",
+    "seeds",
+    "seeds_held_out",
+)
 EACH = (
     "runs",
     "distinct",
@@ -47,6 +58,7 @@ EACH = (
     "held_out",
     "peak",
     "apart",
+    "early",
     "held_out_apart",
 )
 
@@ -108,6 +120,10 @@ def apart(one: Sequence[float], two: Sequence[float]) -> float:
     return math.sqrt(fmean((a - b) ** 2 for a, b in zip(one, two, strict=True)))
 
 
+def beginning(losses: Sequence[float]) -> Sequence[float]:
+    return losses[: max(1, round(EARLY * len(losses)))]
+
+
 def _span(values: list[float]) -> float:
     return max(values) - min(values)
 
@@ -151,14 +167,17 @@ def _noise(measured: Measurements) -> Facts:
     )
     found = dict.fromkeys(NOISE, why)
     if len(plain) > 1:
-        pairs = itertools.combinations(plain, 2)
-        far = [apart(a.losses_nats, b.losses_nats) for a, b in pairs]
+        curves = [run.losses_nats for run in plain]
+        far = [apart(a, b) for a, b in itertools.combinations(curves, 2)]
+        begun_at = [beginning(losses) for losses in curves]
+        early = max(apart(a, b) for a, b in itertools.combinations(begun_at, 2))
         span = _span([run.held_out_nats for run in plain])
         note = f"over {count(len(plain), 'order')} of the sequences in a batch"
         found["runs"] = known(len(plain))
         found["pairs"] = known(len(far))
         found["least"] = Fact(min(far), formats.nats(min(far)), note)
         found["apart"] = Fact(max(far), formats.nats(max(far)), note)
+        found["early"] = Fact(early, formats.nats(early), note)
         found["held_out"] = Fact(span, formats.nats(span), note)
     if len(begun) > 1:
         span = _span([run.held_out_nats for run in begun])
@@ -180,7 +199,7 @@ def _each(measured: Measurements) -> Facts:
             each |= _against(mine, plain)
         elif way == "vendor":
             its = missing("it is what the others are held against")
-            each["apart"] = each["held_out_apart"] = its
+            each["apart"] = each["early"] = each["held_out_apart"] = its
         each["over_vendor"] = times(
             each["ms"], found.get("vendor.ms", each["ms"]), "over nn.Linear's time"
         )
@@ -209,15 +228,19 @@ def _one(mine: list[TrainingRun]) -> Facts:
 
 def _against(mine: list[TrainingRun], plain: list[TrainingRun]) -> Facts:
     """How far the runs of a way are from the vendor's, the furthest of them."""
-    far = max(
-        fmean(apart(run.losses_nats, other.losses_nats) for other in plain)
-        for run in mine
+    far, early = (
+        max(
+            fmean(apart(of(run.losses_nats), of(other.losses_nats)) for other in plain)
+            for run in mine
+        )
+        for of in (tuple, beginning)
     )
     middle = fmean(other.held_out_nats for other in plain)
     off = max(abs(run.held_out_nats - middle) for run in mine)
     note = f"mean of {count(len(plain), 'distance')} to runs of nn.Linear"
     return {
         "apart": Fact(far, formats.nats(far), note),
+        "early": Fact(early, formats.nats(early), note),
         "held_out_apart": Fact(
             off, formats.nats(off), f"from the mean of {count(len(plain), 'run')}"
         ),

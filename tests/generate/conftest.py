@@ -779,6 +779,7 @@ class SiteRoot:
         self.root = root
         self.templates = root / "generate" / "templates"
         shutil.copytree(ROOT / "kernels", root / "kernels")
+        (root / "tests").symlink_to(ROOT / "tests")
         for name in ("partials", "notes"):
             shutil.copytree(
                 ROOT / "generate" / "templates" / name, self.templates / name

@@ -744,6 +744,7 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
         patch.setattr(fast, "_check", lambda *_: None)
         patch.setattr(fast, "_key", lambda *_: None)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
+        patch.setattr(fast.device, "facts", lambda index: H200)
         driver.set_active(FakeDriver(GPUTarget("cuda", 90, 32)))
 
         def launch(what, op, shape, mode="overwrite", **choices):

@@ -17,6 +17,7 @@ from kernels.layers import linear
 from kernels.plan import Tile
 from kernels.promises import REFUSALS, ROWS, Refusal, promise
 from tests.kernels.contract import DEVICE, OPS, compute, shapes
+from tests.kernels.test_plan import H200
 
 SHAPE = T, K, N = promises.REFUSED_AT
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
@@ -242,11 +243,12 @@ def test_cpu_without_the_interpreter(op):
 
 
 @every_op
-def test_tensors_on_two_devices(op):
+def test_tensors_on_two_devices(op, monkeypatch):
     """Operands and output on two GPUs are refused, whichever is current.
 
     triton-lang/triton#2441
     """
+    monkeypatch.setattr(device, "facts", lambda index: H200)
     with FakeTensorMode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that fakes have no memory: no key is made
         a, b, out = ones(op, device="cuda:0")

@@ -30,7 +30,7 @@ NUMBERS = ".fact[data-key]:not(.fact--lesson)"
 def both(site, tmp_path_factory) -> Site:
     """A site beside the committed one, under a path of its own."""
     root = tmp_path_factory.mktemp("both")
-    for name in ("kernels", "generate"):
+    for name in ("kernels", "generate", "tests"):
         (root / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", root / "docs")
     default = Path(re.search(r"rendered/([^\"]+)/\w+\.json", site.html(""))[1])

@@ -61,7 +61,8 @@ def _line(key: tuple, points: list[tuple]):
     """As in the chart of losses; the vendor's first other order has the legend."""
     drawn = line(key, points)
     if key[0] == FIRST[0]:
-        drawn.update(name="nn.Linear, other order", showlegend=key[2] == 1)
+        drawn.update(name="nn.Linear, other order", mode="lines")
+        drawn.update(showlegend=key[2] == 1)
     return drawn
 
 

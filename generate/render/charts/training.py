@@ -82,7 +82,7 @@ def line(key: tuple, points: list[tuple]) -> go.Scatter:
         name=WAYS[way],
         legendgroup=way,
         showlegend=first,
-        mode="lines+markers" if first else "lines",
+        mode="lines+markers",
         x=[x for x, _ in points],
         y=[rounded(y) for _, y in points],
         marker={

@@ -11,6 +11,7 @@ from generate.render.claims.base import (
     longer,
     more,
 )
+from generate.render.formats import ratio
 from generate.render.training import OURS, WAYS
 
 training = Said("training/train", "Does it train?")
@@ -52,6 +53,26 @@ def within_noise(m: Evidence) -> Verdict:
     if far <= NEAR * noise:
         return in_part(f"{sentence} That is more, but less than {NEAR} times as much.")
     return fails(f"{sentence} That is not noise.")
+
+
+@training(
+    "training-early",
+    "They agree from the first steps on.",
+)
+def early(m: Evidence) -> Verdict:
+    noise = m["training.noise.early"]
+    far = max(m.known([f"training.{way}.early" for way in OURS]))
+    sentence = (
+        f"In the first third of the steps those runs of nn.Linear are up to {noise} "
+        f"apart, and the furthest of these layers {far} from them"
+    )
+    if far <= noise:
+        return holds(f"{sentence}.")
+    return (in_part if far <= NEAR * noise else fails)(
+        f"{sentence}, {ratio(far / noise)} as far. No order of sequences changes what "
+        "sets the two apart from the first step on: nn.Linear rounds every dW to 16 "
+        "bits, these layers do not."
+    )
 
 
 @training(
