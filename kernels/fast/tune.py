@@ -46,9 +46,9 @@ def tune(
     `kernels.fast.tuned`. a and b are only read. out is only described: the
     candidates write to memory of their own, as large as out, and to workspaces.
     Takes the compiler's seconds, or no time if the plan is known from before.
-    Where there is nothing to choose, as pointers alone serve (fp32, a layout or
-    device without descriptors, the interpreter, an empty product), and while a
-    CUDA graph is captured, which a measurement would break: the plan that
+    Where there is nothing to choose, as pointers alone serve (fp32, a device
+    without descriptors, the interpreter, an empty product), and while a CUDA
+    graph is captured, which a measurement would break: the plan that
     `multiply` takes anyway, not measured and not kept.
     """
     chosen = ops.prepare(op, a, b, out=out, mode=mode, reduction=reduction)
