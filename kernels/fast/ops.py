@@ -373,21 +373,23 @@ def _padded(fits, plan, a, b, shape, strides, accumulate, precision):
 
     fits: whether they can take a, b and out.
     """
-    like_a, like_b = (
-        tensor if fits else _roomy(tensor.shape, tensor.stride(), tensor.dtype)
-        for tensor, fits in zip((a, b), fits, strict=False)
-    )
-    out_fits = fits[2]
+    a_fits, b_fits, out_fits = fits
+    if not a_fits:
+        a = _roomy(a.shape, a.stride(), a.dtype)
+    if not b_fits:
+        b = _roomy(b.shape, b.stride(), b.dtype)
     if not out_fits:
         strides = _roomy(shape, strides, torch.float32).stride()
     adds = accumulate and out_fits
-    run_fitting = _by_descriptors(plan, like_a, like_b, shape, strides, adds, precision)
+    run_fitting = _by_descriptors(plan, a, b, shape, strides, adds, precision)
+    # What is kept of a call holds none of its tensors.
+    a_strides, b_strides = a.stride(), b.stride()
 
     def run(a, b, out):
-        if not fits[0]:
-            a = _copied(a, like_a.stride())
-        if not fits[1]:
-            b = _copied(b, like_b.stride())
+        if not a_fits:
+            a = _copied(a, a_strides)
+        if not b_fits:
+            b = _copied(b, b_strides)
         if out_fits:
             return run_fitting(a, b, out)
         room = torch.empty_strided(shape, strides, dtype=out.dtype, device=out.device)

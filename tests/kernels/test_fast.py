@@ -427,6 +427,24 @@ def test_prepared_launches_hold_no_tensor():
 
 
 @on_a_device
+@pytest.mark.parametrize("odd", (0, 1))
+def test_prepared_copies_hold_no_tensor(odd):
+    """Nor is the operand held that fits, where the other one is copied."""
+    shape = SHAPES["forward"]
+    layouts = ["aligned", "aligned"]
+    layouts[odd] = "pitched"
+    operands = [
+        operand(size, DTYPES[0], layout=layout)
+        for size, layout in zip(shapes("forward", shape), layouts, strict=False)
+    ]
+    multiply("forward", *operands, plan=planned("forward", PERSISTENT, shape))
+    seen = [weakref.ref(tensor) for tensor in operands]
+    del operands
+    gc.collect()
+    assert fast._prepared and not any(ref() is not None for ref in seen)
+
+
+@on_a_device
 @every_op
 @pytest.mark.parametrize("shape", ((0, 16, 16), (16, 0, 16), (16, 16, 0)))
 def test_empty(op, shape):
