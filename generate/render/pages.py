@@ -39,6 +39,8 @@ REPORTS = "notes/reports.md"
 REPOSITORY = "repository:"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 # A page's title, and the line under it that says how long it takes.
+# Where a page has the word on changed kernels, instead of below the title.
+NOTICE = "<!-- notice -->"
 TITLE = re.compile(r'^# .+\n(?:\n<p class="page-meta">.+\n)?', re.MULTILINE)
 # Says of a file under docs/ that it was rendered, and may be deleted.
 RENDERED = re.compile(
@@ -165,6 +167,7 @@ class Page:
             "plan_tables": self.plan_tables,
             "targets": self.targets,
             "recordings": self.recordings,
+            "notice": NOTICE,
             "repeat_tables": self.repeat_tables,
             "difference": self.difference,
             "guard": self.guard,
@@ -184,6 +187,7 @@ class Page:
             or (self.shows_training and pages.layers_changed)
         ):
             body = self._with_notice(body)
+        body = body.replace(NOTICE, "")
         if self.follows and not self.placed and (choice := self.recordings()):
             body = self._below_title(body, choice)
         return (
@@ -510,6 +514,8 @@ class Page:
             recording=recording.name,
             date=recording.environment.recorded_on,
         )
+        if NOTICE in body:
+            return body.replace(NOTICE, notice)
         return self._below_title(body, notice)
 
     def recordings(self) -> str:

@@ -204,6 +204,18 @@ def test_changed_kernels_are_said(site):
     assert "earlier" not in (site.root / "docs/plain.md").read_text("utf-8")
 
 
+def test_notice_stands_where_a_page_has_it(site):
+    """A page may keep its first screen: changed or not, nothing stands below the title
+    and no mark is left."""
+    for changed in (False, True):
+        text = site.text('Words.\n\n{{ notice }}\n\n{{ fact("gpu.name") }}')
+        assert "<!-- notice -->" not in text
+        assert ("earlier version of the kernels" in text) == changed
+        assert "# Page\n\nWords.\n" in text
+        with site.kernel("dw").open("a") as stream:
+            stream.write("\nCHANGED = True\n")
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_digest_follows_code_alone(site, name: str):
     """A remark leaves numbers valid, a change of code does not."""
