@@ -7,6 +7,7 @@ import contextlib
 
 import torch
 import triton
+from torch.autograd.graph import increment_version
 
 from kernels.plan import cdiv
 from kernels.reduce import reduce_kernel
@@ -108,21 +109,41 @@ def check_place(name, tensor, first_name, first) -> None:
         )
 
 
+def check_memory(**tensors: torch.Tensor) -> None:
+    for name, tensor in tensors.items():
+        # Sharded training frees it for a while; a kernel would read at address 0.
+        if tensor.numel() and not tensor.data_ptr():
+            raise ValueError(f"{name} must have memory, its storage was freed")
+
+
 def output(out, shape: tuple[int, int], dtype, allowed=DTYPES, **operands):
-    first_name, first = next(iter(operands.items()))
+    """The tensor to write: out as checked, or a new one."""
+    check_output(out, shape, allowed, **operands)
     if out is None:
-        return first.new_empty(shape, dtype=dtype)
+        return next(iter(operands.values())).new_empty(shape, dtype=dtype)
+    increment_version(out)
+    return out
+
+
+def check_output(out, shape: tuple[int, int], allowed=DTYPES, **operands) -> None:
+    if out is None:
+        return check_memory(**operands)
+    first_name, first = next(iter(operands.items()))
     check_tensor("out", out, allowed)
     check_shape("out", out, shape, "the operands say")
     check_place("out", out, first_name, first)
     if out.requires_grad and torch.is_grad_enabled():
         raise ValueError("out must not require grad: this call is not recorded")
+    check_written("out", out, **operands)
+
+
+def check_written(name: str, out: torch.Tensor, **operands: torch.Tensor) -> None:
+    check_memory(**operands, **{name: out})
     if _overlaps_itself(out):
-        raise ValueError(f"out must not overlap itself, got strides {out.stride()}")
-    for name, operand in operands.items():
+        raise ValueError(f"{name} must not overlap itself, got strides {out.stride()}")
+    for other, operand in operands.items():
         if _share_memory(out, operand):
-            raise ValueError(f"out must not reach into the memory of {name}")
-    return out
+            raise ValueError(f"{name} must not reach into the memory of {other}")
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:

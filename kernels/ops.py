@@ -26,6 +26,8 @@ from kernels.plan import Mode, Plan, Reduction, Tile, plan, shared_memory_bytes
 Implementation = Literal["fast", "lesson"]
 # cuLaunchKernel takes up to 65535 programs along the grid's second axis.
 MAX_GRID_Y = 65535
+# Of a program: 1024 threads.
+MAX_WARPS = 32
 
 
 def matmul(
@@ -70,7 +72,7 @@ def matmul_dx(
     implementation: Implementation | None = None,
     tile: Tile | None = None,
 ) -> torch.Tensor:
-    """dX[T, K] = dY[T, N] · W[K, N]ᵀ, summed in fp32; W is read in place.
+    """dX[T, K] = dY[T, N] · W[K, N]ᵀ, summed in fp32; W is not transposed.
 
     dy, w: bf16, fp16 or fp32, alike. out: where to write, [T, K] of one of the
     three; by default a new tensor of dy's dtype. implementation, tile, precision
@@ -104,7 +106,7 @@ def matmul_dw(
     split_t: int | None = None,
     tile: Tile | None = None,
 ) -> torch.Tensor:
-    """dW[K, N] = X[T, K]ᵀ · dY[T, N] in fp32; X is read in place.
+    """dW[K, N] = X[T, K]ᵀ · dY[T, N] in fp32; X is not transposed.
 
     x, dy: bf16, fp16 or fp32, alike. out: the fp32 gradient [K, N]; by default
     a new tensor. mode: "overwrite" it, or "accumulate" into it (out needed).
@@ -173,6 +175,11 @@ def _plan(op: str, shape: tuple[int, int, int], x: torch.Tensor, **choices) -> P
     )
     deterministic = torch.are_deterministic_algorithms_enabled()
     p = plan(op, shape, x.itemsize, where, deterministic=deterministic, **choices)
+    if any(2**31 - max(_blocks(p.tile)) < size < 2**31 for size in shape):
+        raise ValueError(
+            f'implementation must be "fast" for a size less than a block below 2³¹, '
+            f"where blocks cannot be counted in 32 bits, got T, K, N = {shape}"
+        )
     need = shared_memory_bytes(op, p.tile, x.itemsize)
     if need > where.shared_memory_per_program_bytes:
         raise ValueError(
@@ -201,15 +208,25 @@ def _launch(kernel, p: Plan, tensors: tuple, numbers: tuple, **constants) -> Non
 
 
 def _check_tile(tile: Tile | None) -> None:
-    """Triton's own limits: tl.dot takes blocks from 16, all of powers of two."""
+    """Limits of Triton, whose blocks are powers of two, in tl.dot from 16, and CUDA."""
     if tile is None:
         return
-    blocks = (tile.block_t, tile.block_k, tile.block_n)
-    for least, sizes in ((16, blocks), (1, (tile.num_warps,))):
+    if not isinstance(tile, Tile):
+        raise TypeError(f"tile must be a Tile, got {type(tile).__name__}")
+    numbers = (*_blocks(tile), tile.num_warps, tile.num_stages)
+    if not all(isinstance(number, int) for number in numbers):
+        raise TypeError(f"tile must be of integers, got {tile}")
+    for least, sizes in ((16, _blocks(tile)), (1, (tile.num_warps,))):
         if any(size < least or size & (size - 1) for size in sizes):
             raise ValueError(
                 f"tile must have blocks of powers of two from 16 and warps of powers "
                 f"of two, got {tile}"
             )
+    if tile.num_warps > MAX_WARPS:
+        raise ValueError(f"tile must have at most {MAX_WARPS} warps, got {tile}")
     if tile.num_stages < 1:
         raise ValueError(f"tile must have at least one stage, got {tile}")
+
+
+def _blocks(tile: Tile) -> tuple[int, int, int]:
+    return tile.block_t, tile.block_k, tile.block_n

@@ -297,7 +297,7 @@ PAIRED = 0.97
 # Bytes that a microsecond reads or writes, where nothing else is to be done.
 BYTES_PER_TIME = 4.6e6
 # Of shared memory, for the barriers of each stage of a pipeline, at most.
-BARRIER_BYTES = 24
+BARRIER_BYTES = 32
 # The copy engine came with this compute capability.
 DESCRIPTOR_CAPABILITY = 9
 
@@ -446,6 +446,15 @@ def fast_shared_memory_bytes(
     return num_stages * stage + rows * columns // parts * out_itemsize
 
 
+def counted_parts(parts: int, device: Device) -> int:
+    """In how many parts a tile counts on its way out, where it is stored in `parts`.
+
+    For compute capability 10 the compiler keeps room for a whole tile of a persistent
+    kernel all the same, as code compiled by Triton 3.7 shows.
+    """
+    return 1 if device.capability.startswith("10.") else parts
+
+
 def stored_bytes(op: Op, kernel: FastKernel, out_itemsize: int) -> int:
     """Of an element on its way out: shares are of fp32, stream-K has whole tiles, too.
 
@@ -591,8 +600,9 @@ def _fitted(c, itemsize, out_itemsize, device) -> tuple[int, int]:
     blocks = c.rows, c.columns, c.depth
     registers = min(255, c.rows * c.columns // (c.num_warps * device.warp_size) + 64)
     for num_stages in range(c.num_stages, 1, -1):
+        parts = counted_parts(c.parts, device)
         shared = fast_shared_memory_bytes(
-            blocks, num_stages, c.parts, itemsize, out_itemsize
+            blocks, num_stages, parts, itemsize, out_itemsize
         )
         resident = resident_programs(registers, shared, c.num_warps, device)
         if resident:

@@ -185,6 +185,7 @@ REFUSALS = {
     "an operand that is lazily negated": Refusal(
         "ValueError", "x must not be a lazily negated view"
     ),
+    "an operand whose memory was freed": Refusal("ValueError", "x must have memory"),
     "an operand of three dimensions": Refusal("ValueError", "x must have 2 dimensions"),
     "operands of different T": Refusal("ValueError", "dy must be [6, 5]"),
     "an x of another K than the weight": Refusal(
@@ -205,6 +206,12 @@ REFUSALS = {
     "a tile that the shared memory does not hold": Refusal(
         "ValueError", "tile must fit"
     ),
+    "a tile of more warps than a program can have": Refusal(
+        "ValueError", "tile must have at most 32 warps"
+    ),
+    "a size just below 2³¹ for the lesson's kernels": Refusal(
+        "ValueError", 'implementation must be "fast"'
+    ),
     "a gradient of 16 bits": Refusal("TypeError", "out must be of float32"),
     "a main_grad of 16 bits": Refusal(
         "TypeError", "weight.main_grad must be of float32"
@@ -216,8 +223,14 @@ REFUSALS = {
     "a gradient that overlaps itself": Refusal(
         "ValueError", "out must not overlap itself"
     ),
+    "a main_grad that overlaps itself": Refusal(
+        "ValueError", "weight.main_grad must not overlap itself"
+    ),
     "a gradient inside an operand": Refusal(
         "ValueError", "out must not reach into the memory of x"
+    ),
+    "a main_grad inside the weight": Refusal(
+        "ValueError", "weight.main_grad must not reach into the memory of weight"
     ),
     "a gradient that requires grad": Refusal("ValueError", "out must not require grad"),
     "accumulating into nothing": Refusal(

@@ -30,7 +30,7 @@ def reduce_kernel(
     """
     # [tile]
     tile = tl.program_id(0).to(tl.int64)
-    tiles_n = tl.cdiv(N, BLOCK_N)
+    tiles_n = tl.cdiv(tl.cast(N, tl.int64), BLOCK_N)
     k = (tile // tiles_n) * BLOCK_K + tl.arange(0, BLOCK_K)
     n = (tile % tiles_n) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = (k[:, None] < K) & (n[None, :] < N)

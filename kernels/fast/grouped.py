@@ -43,8 +43,8 @@ def grouped_kernel(
     """
     # [tile]
     tile = tl.program_id(0).to(tl.int64)
-    tiles_down = tl.cdiv(ROWS, BLOCK_ROWS)
-    tiles_across = tl.cdiv(COLUMNS, BLOCK_COLUMNS)
+    tiles_down = tl.cdiv(tl.cast(ROWS, tl.int64), BLOCK_ROWS)
+    tiles_across = tl.cdiv(tl.cast(COLUMNS, tl.int64), BLOCK_COLUMNS)
     above, before = grouped_tile(tile, tiles_down, tiles_across, GROUP)
     r = above * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     c = before * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
@@ -53,7 +53,7 @@ def grouped_kernel(
     # [split]
     split = tl.program_id(1).to(tl.int64)
     SPLIT = tl.num_programs(1)
-    blocks = tl.cdiv(DEPTH, BLOCK_DEPTH)
+    blocks = tl.cdiv(tl.cast(DEPTH, tl.int64), BLOCK_DEPTH)
     low = split * blocks // SPLIT * BLOCK_DEPTH
     high = (split + 1) * blocks // SPLIT * BLOCK_DEPTH
 

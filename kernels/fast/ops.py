@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 import triton
+from torch.autograd.graph import increment_version
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import device, host
@@ -34,8 +35,10 @@ from kernels.plan import (
     Op,
     Reduction,
     cdiv,
+    counted_parts,
     fast_plan,
     fast_shared_memory_bytes,
+    has_descriptors,
     output_tiles,
     pays_to_pad,
     product_sizes,
@@ -49,6 +52,8 @@ STRIP, SUMMED = 16, 1024
 PAD_BLOCK, COPY_BLOCK = (8, 128), (4, 256)
 # Of prepared launches that are kept; then they are forgotten all at once.
 KEPT = 4096
+# Blocks that reach beyond a size end at its last element in 32 bits, too.
+LARGEST = 2**31 - 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +99,10 @@ def multiply(
     if out is None:
         new = a.new_zeros if known.zeroed else a.new_empty
         out = new(known.shape, dtype=known.dtype)
-    elif known.zeroed:
-        out.zero_()
+    else:
+        if known.zeroed:
+            out.zero_()
+        increment_version(out)  # or autograd would take a changed out for what it saved
     if known.plan.tiles:
         index = out.device.index
         if index is None or index == torch.cuda.current_device():
@@ -139,8 +146,9 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
 
     Its elements must be adjacent along one axis, and step by a multiple of 16
     bytes, of less than 2⁴⁰, along the other, without overlap; it must begin at a
-    multiple of 16 bytes; and no size may be 0, or 2³¹ or more. What is written must
-    have adjacent elements of a multiple of 16 bytes in all.
+    multiple of 16 bytes; and no size may be 0, or too large for blocks to be counted
+    in 32 bits. What is written must have adjacent elements of a multiple of 16 bytes
+    in all.
     """
     if tensor.dim() != 2 or tensor.layout != torch.strided:
         return False
@@ -150,8 +158,8 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
     pitch_bytes = pitch * tensor.itemsize
     return (
         step == 1
-        and 0 < rows < 2**31
-        and 0 < columns < 2**31
+        and 0 < rows <= LARGEST
+        and 0 < columns <= LARGEST
         and pitch >= columns
         and pitch_bytes % 16 == 0
         and pitch_bytes < 2**40
@@ -162,25 +170,35 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
 
 
 def _key(op, mode, reduction, plan, a, b, out) -> tuple | None:
-    """All that a prepared launch depends on; None for what is no matrix."""
+    """All that a prepared launch depends on; None for what has no memory."""
+    # Flat, and without loops: it is made at every call.
     try:
-        places = a.data_ptr() % 16, b.data_ptr() % 16
+        a_low, b_low = a.data_ptr(), b.data_ptr()
+        low = 16 if out is None else out.data_ptr()
+        if not (a_low and b_low and low):
+            return None
         key = (
             op,
             mode,
             reduction,
             plan,
-            *(a.shape, a.stride(), a.dtype, a.device),
-            *(b.shape, b.stride(), b.dtype, b.device),
+            a.shape,
+            a.stride(),
+            a.dtype,
+            a.device,
+            a_low % 16 == 0,
+            b.shape,
+            b.stride(),
+            b.dtype,
+            b.device,
+            b_low % 16 == 0,
+            host.precision() if a.dtype is torch.float32 else None,
         )
-        if out is not None:
-            places += (out.data_ptr() % 16,)
-            key += (out.shape, out.stride(), out.dtype, out.device)
-        if a.dtype == torch.float32:
-            key += (host.precision(),)
+        if out is None:
+            return key
+        return key, out.shape, out.stride(), out.dtype, out.device, low % 16 == 0
     except (AttributeError, RuntimeError):
         return None
-    return (*key, *(place == 0 for place in places))
 
 
 def _plain(known: Prepared, a, b, out) -> bool:
@@ -192,7 +210,7 @@ def _plain(known: Prepared, a, b, out) -> bool:
     a_low, b_low, low = a.data_ptr(), b.data_ptr(), out.data_ptr()
     a_bytes, b_bytes, out_bytes = known.extents
     return not (
-        out.requires_grad
+        (out.requires_grad and torch.is_grad_enabled())
         or out.is_neg()
         or (low < a_low + a_bytes and a_low < low + out_bytes)
         or (low < b_low + b_bytes and b_low < low + out_bytes)
@@ -219,10 +237,9 @@ def _check(op, a, b, out, mode, reduction) -> None:
         raise ValueError("out must be given to accumulate into, it is None")
     if reduction is not None:
         host.check_choice("reduction", reduction, ("none", "atomic", "workspace"))
-    if out is not None:
-        shape = {"forward": (T, N), "dx": (T, K), "dw": (K, N)}[op]
-        allowed = (torch.float32,) if op == "dw" else host.DTYPES
-        host.output(out, shape, None, allowed, **operands)
+    shape = {"forward": (T, N), "dx": (T, K), "dw": (K, N)}[op]
+    allowed = (torch.float32,) if op == "dw" else host.DTYPES
+    host.check_output(out, shape, allowed, **operands)
 
 
 def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
@@ -237,24 +254,28 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
         out_fits = descriptor_fits(out, written=True)
     fits = _fits_well(a, shape[1]), _fits_well(b, shape[0]), out_fits
     # Sizes alone cannot be mended by a copy.
-    fit = all(fits) or max(_sizes(op, a, b)) < 2**31
+    fit = all(fits) or max(_sizes(op, a, b)) <= LARGEST
+    asked = question(op, a, b, dtype, mode, reduction)
     if plan is None:
-        asked = question(op, a, b, dtype, mode, reduction)
         plan = fast_plan(**asked, descriptors=fit)
         if plan.kernel != "grouped":  # there are others
             plan = tuned.find(asked, a, b, dtype, strides) or plan
     else:
-        _check_plan(plan, question(op, a, b, dtype, mode, reduction), fit)
+        _check_plan(plan, asked, fit)
     accumulate = mode == "accumulate"
     # Exact for 16 bits, whatever the framework is set to.
     precision = host.precision() if a.dtype == torch.float32 else "ieee"
     launch = (plan, a, b, shape, strides, accumulate, precision)
+    # A kernel may begin, and multiply, before the gradient has been cleared, and the
+    # one that sums its shares be at hand before its end: programmatic dependent
+    # launch, which came with the copy engine and which the interpreter does not have.
+    early = has_descriptors(asked["device"]) and not triton.knobs.runtime.interpret
     if plan.kernel == "grouped":
         run = _grouped(*launch)
     elif all(fits):
-        run = _by_descriptors(*launch)
+        run = _by_descriptors(*launch, early)
     else:
-        run = _padded(fits, *launch)
+        run = _padded(fits, *launch, early)
     return Prepared(
         run=run,
         plan=plan,
@@ -302,7 +323,9 @@ def _factors(op, a, b) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _check_plan(plan: FastPlan, asked: dict, fit: bool) -> None:
-    op, shape = asked["op"], asked["shape"]
+    if not isinstance(plan, FastPlan):
+        raise TypeError(f"plan must be a FastPlan, got {type(plan).__name__}")
+    op, shape, device = asked["op"], asked["shape"], asked["device"]
     if plan.op != op or plan.tiles != output_tiles(op, shape, plan.tile):
         raise ValueError(
             f"plan must be one of {op} at {shape}, got one of {plan.op} with "
@@ -315,17 +338,32 @@ def _check_plan(plan: FastPlan, asked: dict, fit: bool) -> None:
         raise ValueError(
             f"plan must reduce what its programs share, got {plan.reduction!r}"
         )
-    if plan.kernel != "grouped" and not fit:
+    if plan.reduction != "none" and plan.kernel in ("descriptor", "persistent"):
+        raise ValueError(
+            f'plan must have reduction "none" for {plan.kernel!r}, whose tiles have '
+            f"one owner, got {plan.reduction!r}"
+        )
+    if asked["reduction"] not in (None, plan.reduction) and plan.reduction != "none":
+        raise ValueError(
+            f"plan must reduce by {asked['reduction']!r} as asked for, "
+            f"got {plan.reduction!r}"
+        )
+    if plan.tiles and min(plan.programs, plan.split_t) < 1:
+        raise ValueError(
+            f"plan must have programs, got {plan.programs} and split_t {plan.split_t}"
+        )
+    if plan.kernel != "grouped" and not (fit and min(shape)):
         raise ValueError(
             "plan must be grouped, as descriptors cannot take these sizes, "
             f"got {plan.kernel!r}"
         )
-    limit = asked["device"].shared_memory_per_program_bytes
+    limit = device.shared_memory_per_program_bytes
     if plan.kernel == "grouped":
         need = shared_memory_bytes(op, plan.tile, asked["itemsize"])
     else:
         stored = stored_bytes(op, plan.kernel, asked["out_itemsize"])
-        sizes = plan.tile.num_stages, plan.parts, asked["itemsize"], stored
+        parts = counted_parts(plan.parts, device)
+        sizes = plan.tile.num_stages, parts, asked["itemsize"], stored
         need = fast_shared_memory_bytes(_blocks(plan), *sizes)
     if need > limit:
         raise ValueError(
@@ -361,14 +399,14 @@ def _grouped(plan, a, b, shape, strides, accumulate, precision):
         grouped_kernel[grid](a, b, out, *sizes, 0, *strides, **constants)
 
     def run_in_workspace(a, b, out):
-        slices = out.new_empty((plan.split_t, *shape))
+        slices = out.new_empty((plan.split_t, *shape), dtype=torch.float32)
         grouped_kernel[grid](a, b, slices, *sizes, *slices.stride(), **constants)
         host.sum_slices(slices, out, accumulate)
 
     return run_in_workspace if plan.reduction == "workspace" else run
 
 
-def _padded(fits, plan, a, b, shape, strides, accumulate, precision):
+def _padded(fits, plan, a, b, shape, strides, accumulate, precision, early):
     """A launch by descriptors, with copies for those that they cannot take as it is.
 
     fits: whether they can take a, b and out.
@@ -381,7 +419,8 @@ def _padded(fits, plan, a, b, shape, strides, accumulate, precision):
     if not out_fits:
         strides = _roomy(shape, strides, torch.float32).stride()
     adds = accumulate and out_fits
-    run_fitting = _by_descriptors(plan, a, b, shape, strides, adds, precision)
+    like = plan, a, b, shape, strides, adds, precision, early
+    run_fitting = _by_descriptors(*like)
     # What is kept of a call holds none of its tensors.
     a_strides, b_strides = a.stride(), b.stride()
 
@@ -449,7 +488,7 @@ def _copy(source: torch.Tensor, target: torch.Tensor, add: bool = False) -> None
     )
 
 
-def _by_descriptors(plan, a, b, shape, strides, accumulate, precision):
+def _by_descriptors(plan, a, b, shape, strides, accumulate, precision, early):
     """A launch of any other kernel, into an out whose rows lie in a line.
 
     An out that lies the other way is the product of the transposed operands in the
@@ -479,10 +518,6 @@ def _by_descriptors(plan, a, b, shape, strides, accumulate, precision):
     described_right = _describer(right.shape, right.stride(), (depth, columns))
     part = (rows, columns // plan.parts)
     clear = None
-    # A kernel may begin, and multiply, before the gradient has been cleared, and the
-    # one that sums its shares be at hand before its end: programmatic dependent
-    # launch, which the interpreter does not have.
-    early = not triton.knobs.runtime.interpret
     if plan.kernel in ("split", "stream_k"):
         constants |= {"WAIT": False, "EARLY": early and plan.reduction == "workspace"}
         constants["WORKSPACE"] = plan.reduction == "workspace"

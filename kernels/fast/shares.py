@@ -8,7 +8,7 @@ from kernels.fast.tiles import grouped_tile
 
 
 # [kernel]
-@triton.jit
+@triton.jit(do_not_specialize=["DEPTH", "programs"])
 def shares_kernel(
     workspace_ptr,
     out_ptr,

@@ -54,9 +54,12 @@ def keep(plan: FastPlan, question: dict, a, b, dtype, strides) -> None:
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, whole = tempfile.mkstemp(dir=file.parent)
-        with open(handle, "w") as opened:
-            opened.write(text)
-        os.replace(whole, file)
+        try:
+            with open(handle, "w") as opened:
+                opened.write(text)
+            os.replace(whole, file)
+        except OSError:
+            os.unlink(whole)
     except (OSError, RuntimeError):
         pass
 

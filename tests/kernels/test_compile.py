@@ -100,6 +100,7 @@ def compiled(target, dtype=torch.bfloat16, limit_kib=None, precision="ieee"):
             patch.setattr(module, f"{name}_kernel", kernel)
         patch.setattr(host, "on_device", lambda tensor: contextlib.nullcontext())
         patch.setattr(host, "_share_memory", lambda out, operand: False)
+        patch.setattr(host, "check_memory", lambda **_: None)
         patch.setattr(device, "facts", lambda index: facts)
         patch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
         driver.set_active(FakeDriver(gpu))

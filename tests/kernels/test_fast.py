@@ -12,6 +12,7 @@ import math
 import re
 import weakref
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -25,8 +26,11 @@ from kernels import host, ops
 from kernels.fast import ops as fast
 from kernels.fast.ops import descriptor_fits, multiply
 from kernels.plan import (
+    FastKernel,
     FastPlan,
+    Reduction,
     contracted_blocks,
+    counted_parts,
     fast_plan,
     fast_shared_memory_bytes,
     output_tiles,
@@ -416,6 +420,30 @@ def test_prepared_launches_look_again():
 
 
 @on_a_device
+@pytest.mark.parametrize("position", range(3))
+def test_prepared_launches_look_for_memory(position):
+    """A tensor whose memory was freed since is refused, not read at address 0."""
+    tensors = [torch.ones(32, 32, device=DEVICE) for _ in range(3)]
+    x, dy, out = tensors
+    multiply("dw", x, dy, out=out)
+    assert len(fast._prepared) == 1
+    tensors[position].untyped_storage().resize_(0)
+    name = ("x", "dy", "out")[position]
+    with pytest.raises(ValueError, match=f"^{name} must have memory"):
+        multiply("dw", x, dy, out=out)
+
+
+@on_a_device
+def test_an_evaluated_parameter_is_prepared_once():
+    """An output that requires grad is written where no gradient is recorded."""
+    x, dy, out = (torch.ones(32, 32, device=DEVICE) for _ in range(3))
+    out.requires_grad_()
+    with torch.no_grad():
+        known = [fast.prepare("dw", x, dy, out=out) for _ in range(2)]
+    assert known[0] is known[1]
+
+
+@on_a_device
 def test_prepared_launches_hold_no_tensor():
     """What is kept of a call is its shapes: its tensors can be freed."""
     x = torch.ones(32, 32, device=DEVICE, dtype=DTYPES[0])
@@ -563,6 +591,10 @@ def test_descriptors_write_whole_16_bytes():
         pytest.param(torch.empty(2, 8, 8, dtype=torch.float16), id="3-D"),
         pytest.param(torch.empty(2**31, 1, device="meta").T, id="2^31 columns"),
         pytest.param(
+            torch.empty(2**31 - 255, 8, dtype=torch.float16, device="meta"),
+            id="rows that end less than a block before 2^31",
+        ),
+        pytest.param(
             torch.empty_strided((2, 8), (2**38, 1), device="meta"),
             id="pitch of 2^40 bytes",
         ),
@@ -591,6 +623,15 @@ def test_descriptors_do_not_take(tensor):
         ("dw", {"plan": planned("forward", PERSISTENT, (32, 32, 32))}),
         ("dx", {"plan": planned("dx", SPLIT_FORMS[2], (32, 32, 32))}),
         ("dw", {"plan": planned("dw", PERSISTENT, (32, 32, 320))}),
+        ("dw", {"plan": planned("dw", PERSISTENT, (32, 32, 32), programs=0)}),
+        ("dw", {"plan": "persistent"}),
+        (
+            "dw",
+            {
+                "plan": planned("dw", SPLIT_FORMS[0], (32, 32, 32)),
+                "reduction": "workspace",
+            },
+        ),
         ("dw", {"plan": planned("dw", ("split", "none", 3, 2), (32, 32, 32))}),
         ("dw", {"plan": planned("dw", ("stream_k", "none", 1, 2), (32, 32, 32))}),
         ("dw", {"out": torch.ones(16, 32)}),
@@ -607,6 +648,35 @@ def test_refused(op, choices):
     message = str(caught.value)
     assert message.startswith(("op ", "mode ", "plan ", "out ", "reduction ")), message
     assert "\n" not in message and len(message) < 160, message
+
+
+@on_a_device
+@every_op
+@every_mode
+@pytest.mark.parametrize("reduction", get_args(Reduction))
+@pytest.mark.parametrize("kernel", get_args(FastKernel))
+def test_any_plan_is_right_or_refused(kernel, reduction, mode, op):
+    """A plan made by hand gives the product, with what a gradient holds, or is
+    refused with the gradient kept."""
+    if mode == "accumulate" and op != "dw":
+        return
+    shape = SHAPES[op]
+    for split_t in (1, 3):
+        plan = planned(op, (kernel, reduction, split_t, 1), shape)
+        operands = [
+            operand(size, DTYPES[0], integers=True) for size in shapes(op, shape)
+        ]
+        a, b = operands[:2]
+        dtype = torch.float32 if op == "dw" else DTYPES[0]
+        out = torch.full(shapes(op, shape)[2], 5.0, device=DEVICE, dtype=dtype)
+        try:
+            multiply(op, a, b, out=out, mode=mode, plan=plan)
+        except ValueError as refusal:
+            assert str(refusal).startswith("plan must")
+            assert (out == 5).all()
+        else:
+            base = torch.full_like(out, 5.0) if mode == "accumulate" else None
+            assert_exact(out, op, a, b, base)
 
 
 @on_a_device
@@ -748,9 +818,9 @@ def test_any_shape_on_any_device(
 # What is compiled for a GPU that is not here
 
 
-@functools.cache
-def compiled() -> dict[str, tuple[FastPlan, object]]:
-    """{what it does: (plan, kernel)} of planned launches, for sm_90."""
+@contextlib.contextmanager
+def compiling(facts):
+    """`launch`, which compiles for a device, and {what it does: (plan, kernel)}."""
     log, found = [], {}
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
         for name in LAUNCHED:
@@ -762,10 +832,11 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
         patch.setattr(fast, "_check", lambda *_: None)
         patch.setattr(fast, "_key", lambda *_: None)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
-        patch.setattr(fast.device, "facts", lambda index: H200)
-        driver.set_active(FakeDriver(GPUTarget("cuda", 90, 32)))
+        patch.setattr(fast.device, "facts", lambda index: facts)
+        target = GPUTarget("cuda", int(facts.capability.replace(".", "")), 32)
+        driver.set_active(FakeDriver(target))
 
-        def launch(what, op, shape, mode="overwrite", **choices):
+        def launch(what, op, shape, mode="overwrite", plan=None, **choices):
             T, K, N = shape
             x, w, dy = (
                 torch.empty(size, dtype=torch.bfloat16, device="cuda")
@@ -773,7 +844,7 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
             )
             a, b = {"forward": (x, w), "dx": (dy, w), "dw": (x, dy)}[op]
             out = torch.empty(K, N, device="cuda") if mode == "accumulate" else None
-            p = fast_plan(op, shape, 2, H200, mode=mode, **choices)
+            p = plan or fast_plan(op, shape, 2, facts, mode=mode, **choices)
             log.clear()
             multiply(op, a, b, out=out, mode=mode, plan=p)
             for name, kernel in log:
@@ -782,21 +853,28 @@ def compiled() -> dict[str, tuple[FastPlan, object]]:
                 found[what + also.get(name, "")] = p, kernel
 
         try:
-            launch("forward", "forward", WIDE)
-            launch("forward, narrow", "forward", NARROW)
-            launch("dx", "dx", WIDE)
-            launch("dw", "dw", WIDE, "accumulate")
-            launch("dw, split", "dw", STARVED, "accumulate")
-            launch("dw, slices", "dw", STARVED, "accumulate", reduction="workspace")
-            launch("dw, shared", "dw", LAST_WAVE, "accumulate")
-            launch("dw, split anew", "dw", STARVED)
-            launch("dw, shared anew", "dw", LAST_WAVE)
-            launch("forward, shared", "forward", LAST_WAVE, kernel="stream_k")
-            launch("dx, slices", "dx", (1024, 1024, 16384), kernel="split")
-            patch.setattr(fast, "descriptor_fits", lambda *_, **__: False)
-            launch("dw, elsewhere", "dw", STARVED, "accumulate")
+            yield launch, found, patch
         finally:
             driver.set_active(None)  # whatever there really is, when asked for
+
+
+@functools.cache
+def compiled() -> dict[str, tuple[FastPlan, object]]:
+    """{what it does: (plan, kernel)} of planned launches, for sm_90."""
+    with compiling(H200) as (launch, found, patch):
+        launch("forward", "forward", WIDE)
+        launch("forward, narrow", "forward", NARROW)
+        launch("dx", "dx", WIDE)
+        launch("dw", "dw", WIDE, "accumulate")
+        launch("dw, split", "dw", STARVED, "accumulate")
+        launch("dw, slices", "dw", STARVED, "accumulate", reduction="workspace")
+        launch("dw, shared", "dw", LAST_WAVE, "accumulate")
+        launch("dw, split anew", "dw", STARVED)
+        launch("dw, shared anew", "dw", LAST_WAVE)
+        launch("forward, shared", "forward", LAST_WAVE, kernel="stream_k")
+        launch("dx, slices", "dx", (1024, 1024, 16384), kernel="split")
+        patch.setattr(fast, "descriptor_fits", lambda *_, **__: False)
+        launch("dw, elsewhere", "dw", STARVED, "accumulate")
     return found
 
 
@@ -866,3 +944,41 @@ def test_shared_memory_is_as_planned(tmp_path):
         resident = resident_programs(registers, taken, p.tile.num_warps, H200)
         if p.kernel == "persistent":
             assert p.programs == min(p.tiles, resident * H200.sm_count), what
+
+
+@pytest.mark.parametrize("capability", ("10.0", "12.0"))
+def test_shared_memory_of_later_devices(capability):
+    """Nor does a program take more there than planned, and than the device has."""
+    kib = {"10.0": 227, "12.0": 99}[capability]
+    limit = {"shared_memory_per_program_bytes": 1024 * kib}
+    facts = replace(H200, capability=capability, **limit)
+    with compiling(facts) as (launch, found, _):
+        launch("forward", "forward", WIDE)
+        launch("dw", "dw", WIDE, "accumulate")
+        launch("dw, split", "dw", STARVED)
+    for what, (p, kernel) in found.items():
+        parts = counted_parts(p.parts, facts)
+        sizes = p.tile.num_stages, parts, 2, 2 if p.op == "forward" else 4
+        blocks = product_sizes(p.op, tile_blocks(p.tile))
+        planned_bytes = fast_shared_memory_bytes(blocks, *sizes)
+        assert kernel.metadata.shared <= planned_bytes <= 1024 * kib, what
+
+
+def test_no_launch_depends_before_capability_9():
+    """What a device without the copy engine lacks is not asked of it either."""
+    facts = replace(H200, capability="8.0")
+    with compiling(facts) as (launch, found, _):
+        for form in (SPLIT_FORMS[2], SPLIT_FORMS[4], *SPLIT_FORMS[6:]):
+            plan = planned("dw", form, SHAPES["dw"])
+            launch("-".join(map(str, form)), "dw", SHAPES["dw"], plan=plan)
+    assert len(found) > 4  # and what clears and what sums
+    for what, (_, kernel) in found.items():
+        assert "griddepcontrol" not in kernel.asm["ptx"], what
+
+
+def test_one_block_is_shared():
+    """A contraction of one element, which Triton takes for a constant, compiles."""
+    shape = (1, 136, 72)
+    with compiling(H200) as (launch, found, _):
+        launch("dw", "dw", shape, plan=planned("dw", SPLIT_FORMS[-1], shape))
+    assert "dw, summed" in found

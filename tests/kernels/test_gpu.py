@@ -171,6 +171,15 @@ def test_layer_of_more_than_2_31_inputs():
     assert_exact(weight.grad, "dw", rows, given)
 
 
+@pytest.mark.kernels("fast")
+@pytest.mark.parametrize("T", (2**31 - 255, 2**31 - 64, 2**31 - 1, 2**31))
+def test_contraction_around_2_31(T):
+    """Blocks of about 2³¹ ones are counted without overflow, and all of them added."""
+    x = torch.ones(1, 16, device="cuda", dtype=torch.float16).expand(T, 16)
+    dw = matmul_dw(x, x).double()
+    assert torch.allclose(dw, torch.full_like(dw, T), rtol=1e-3)
+
+
 @every_product
 @pytest.mark.kernels("fast")
 def test_more_tiles_by_pointers_than_a_second_axis_holds(op):

@@ -3,6 +3,7 @@
 Integers make every sum exact, so that both can be held to the same bits.
 """
 
+import contextlib
 import itertools
 import math
 
@@ -169,6 +170,18 @@ def test_gradients_that_are_views(joined, dtype):
         results.append([*grads(modules[0], x), *grads(modules[1], z)])
     for mine, other in zip(*results, strict=True):
         assert torch.equal(mine, other)
+
+
+@on_a_device
+def test_gradients_with_a_pending_sign():
+    """A gradient that torch negates lazily, as behind a conjugate, is no error."""
+    found = []
+    for product in (torch.nn.functional.linear, linear):
+        inputs = integers(3, K), integers(N, K, seed=1), integers(N, seed=2)
+        y = product(*inputs)
+        rotated = torch.complex(torch.zeros_like(y), y).conj() * (1 + 2j)
+        found.append(torch.autograd.grad(rotated.imag.square().sum(), inputs))
+    assert all(map(torch.equal, *found))
 
 
 @on_a_device
@@ -678,12 +691,37 @@ def test_refused(case, monkeypatch):
 
 
 @on_a_device
+@pytest.mark.parametrize("case", ("x of another size", *list(REFUSED)[-2:]))
+def test_refused_when_compiled(case):
+    """In the same words, though a compiler sees no addresses."""
+    torch.compiler.reset()
+    name, spoil = REFUSED[case]
+    operands = integers(3, K), integers(N, K, seed=1), integers(N, seed=2)
+    arguments, _ = spoil(*operands)
+    with pytest.raises((TypeError, ValueError), match=f"^{name} "):
+        torch.compile(linear, backend="eager")(*arguments)
+
+
+@on_a_device
+@pytest.mark.parametrize("frozen", (False, True), ids=("without grad", "frozen"))
+def test_a_main_grad_that_nothing_is_added_to(frozen):
+    """Where no dW is made, main_grad is not looked at."""
+    ours = layer()
+    ours.weight.main_grad = torch.zeros(1, dtype=torch.float16)
+    ours.weight.requires_grad_(not frozen)
+    with contextlib.nullcontext() if frozen else torch.no_grad():
+        assert ours(integers(3, K)).shape == (3, N)
+
+
+@on_a_device
 @pytest.mark.parametrize(
     "main_grad",
     (
         pytest.param(lambda w: torch.zeros_like(w, dtype=torch.float16), id="dtype"),
         pytest.param(lambda w: torch.zeros(1, device=w.device), id="shape"),
         pytest.param(lambda w: torch.zeros_like(w, device="meta"), id="device"),
+        pytest.param(lambda w: torch.zeros(1, K, device=DEVICE).expand_as(w), id="one"),
+        pytest.param(lambda w: w, id="the weight itself"),
     ),
 )
 def test_refused_main_grad(main_grad):

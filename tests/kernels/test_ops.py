@@ -227,6 +227,34 @@ def test_gradient_of_a_sum(op):
 
 
 @every_op
+@every_mode
+@pytest.mark.kernels("fast", "reduce")
+@pytest.mark.parametrize(
+    "choices",
+    (
+        {"implementation": "fast"},
+        {"implementation": "lesson"},
+        {"split_t": 3, "reduction": "atomic"},
+        {"split_t": 3, "reduction": "workspace"},
+    ),
+    ids=lambda choices: "-".join(map(str, choices.values())),
+)
+def test_autograd_sees_what_is_written(op, mode, choices):
+    """A graph that saved out refuses to go on with what a product wrote there."""
+    if op != "dw" and (mode == "accumulate" or "split_t" in choices):
+        return
+    *sizes, out_size = shapes(op, (40, 16, 16))
+    a, b = (operand(size, DTYPES[0]) for size in sizes)
+    out = torch.ones(out_size, device=DEVICE)
+    factor = torch.ones_like(out).requires_grad_()
+    loss = (out * factor).sum()
+    mode = {"mode": mode} if op == "dw" else {}
+    compute(op, a, b, out=out, **mode, **choices)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@every_op
 @pytest.mark.parametrize("T, K, N", ((0, 3, 5), (3, 0, 5), (3, 5, 0), (0, 0, 0)))
 def test_empty(op, T, K, N, launches):
     """An empty output keeps its shape; an empty contraction gives zeros.

@@ -221,6 +221,7 @@ def test_accumulate_into_nothing():
         Tile(0, 64, 64, num_warps=4, num_stages=2),
         Tile(64, 64, 64, num_warps=3, num_stages=2),
         Tile(64, 64, 64, num_warps=4, num_stages=0),
+        Tile(64, 64, 64, num_warps=64, num_stages=2),
     ),
 )
 def test_tile(op, tile):
@@ -309,6 +310,12 @@ def assert_as_said(refusal: Refusal, call):
     assert "\n" not in message and len(message) < 160, message
 
 
+def freed(tensor):
+    """As sharded training leaves a tensor that it has no need of for a while."""
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
 class Asked:
     """Ones to call matmul_dw, or linear, with; and what may not change."""
 
@@ -329,8 +336,10 @@ class Asked:
         given = {"x": self.x, "weight": self.weight}
         return linear(**(given | changed))
 
-    def linear_adding_to(self, main_grad):
+    def linear_adding_to(self, main_grad=None):
         weight = self.weight.detach().clone().requires_grad_()
+        if main_grad is None:
+            main_grad = weight.detach()
         weight.main_grad = main_grad
         return linear(self.x, weight)
 
@@ -346,11 +355,20 @@ HERE = {
     "a tile that the shared memory does not hold": lambda a: a.dw(
         tile=Tile(512, 512, 512, num_warps=4, num_stages=99)
     ),
+    "a tile of more warps than a program can have": lambda a: a.dw(
+        tile=Tile(32, 32, 32, num_warps=64, num_stages=2)
+    ),
+    "a size just below 2³¹ for the lesson's kernels": lambda a: a.dw(
+        x=a.x[:1].expand(2**31 - 1, K),
+        dy=a.dy[:1].expand(2**31 - 1, N),
+        implementation="lesson",
+    ),
     "an operand that is no tensor": lambda a: a.dw(x=a.x.tolist()),
     "an operand that is sparse": lambda a: a.dw(x=a.x.to_sparse()),
     "an operand that is lazily negated": lambda a: a.dw(
         x=torch.complex(a.x, a.x).conj().imag
     ),
+    "an operand whose memory was freed": lambda a: a.dw(x=freed(a.x)),
     "an operand of three dimensions": lambda a: a.dw(x=a.x[None]),
     "operands of different T": lambda a: a.dw(dy=a.dy[1:]),
     "an x of another K than the weight": lambda a: a.linear(x=a.x[:, 1:]),
@@ -360,6 +378,10 @@ HERE = {
     "a gradient of another shape": lambda a: a.dw(out=a.grad[1:]),
     "a main_grad of another shape": lambda a: a.linear_adding_to(a.grad),
     "a gradient that overlaps itself": lambda a: a.dw(out=a.grad[:1].expand(K, N)),
+    "a main_grad that overlaps itself": lambda a: a.linear_adding_to(
+        a.weight.detach()[:1].expand(N, K)
+    ),
+    "a main_grad inside the weight": lambda a: a.linear_adding_to(),
     "a gradient inside an operand": lambda a: a.dw(
         x=a.grad.view(-1)[: 3 * K].view(3, K), dy=a.dy[:3]
     ),
