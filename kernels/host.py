@@ -99,10 +99,8 @@ def check_place(name, tensor, first_name, first) -> None:
     # The kernel would read the bits as stored, without the pending sign.
     if tensor.is_neg():
         raise ValueError(f"{name} must not be a lazily negated view: call resolve_neg")
-    interpreted = triton.knobs.runtime.interpret
-    if tensor.device.type != "cuda" and not (
-        interpreted and tensor.device.type == "cpu"
-    ):
+    place = tensor.device.type
+    if place != "cuda" and not (place == "cpu" and triton.knobs.runtime.interpret):
         raise ValueError(
             f"{name} must be on a CUDA device, or on the CPU with "
             f"TRITON_INTERPRET=1, got {tensor.device}"
@@ -148,9 +146,9 @@ def check_written(name: str, out: torch.Tensor, **operands: torch.Tensor) -> Non
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether two elements may be one: the longer step does not clear a whole row."""
-    steps = zip(tensor.stride(), tensor.shape, strict=True)
-    if not tensor.numel():
+    if not tensor.numel() or tensor.is_contiguous():
         return False
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
     clear = 1
     for stride, size in sorted((stride, size) for stride, size in steps if size > 1):
         if stride < clear:
@@ -174,7 +172,7 @@ def _reach(tensor: torch.Tensor) -> tuple[int, int]:
 
 def extent(tensor: torch.Tensor) -> int:
     """Bytes from the first element to behind the last; strides are not negative."""
-    if not tensor.numel():
-        return 0
+    if not tensor.numel() or tensor.is_contiguous():
+        return tensor.nbytes
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return (sum((size - 1) * stride for size, stride in steps) + 1) * tensor.itemsize
