@@ -556,7 +556,7 @@ def _phenomenon(measured: Measurements) -> Drawing:
         title="The same work, unequal grids",
         caption=(
             f"T = {STARVED[0]}, K = {STARVED[1]}, N = {STARVED[2]} on "
-            f"{measured.gpu.name}, these kernels. A cell is one of its "
+            f"{measured.gpu.name}, the lesson's kernels. A cell is one of its "
             f"{measured.gpu.sm_count} SMs, as the launch begins."
         ),
         states=(State("", tuple(pictures), strip=_bars(work)),),

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 
 from generate.gpus import DATASHEETS
 from generate.render.facts import facts
-from generate.render.formats import rounded
 from generate.render.measured import Measurements, Missing
 from generate.render.readings import FRAME, WORDS, fixed, readings, x_of, y_of
 from generate.shapes import SPLIT_FACTORS, STARVED, WORKED
@@ -182,7 +181,7 @@ def _recorded(measured: Measurements) -> dict:
     gpu, known = measured.gpu, facts(measured)
 
     def ceiling(name: str) -> float | None:
-        return rounded(known[f"ceilings.{name}"].value)
+        return known[f"ceilings.{name}"].value
 
     return {
         "id": _slug(measured),
@@ -223,11 +222,10 @@ def _splits(measured: Measurements) -> list[dict]:
         plain = measured.split(shape, "none", 1)
         if isinstance(plain, Missing):
             continue
-        ways = {"plain": [[1, rounded(plain.time_ms, 5)]]}
+        ways = {"plain": [[1, plain.time_ms]]}
         for way in ("atomic", "workspace"):
             ways[way] = [
-                [point.split_t, rounded(point.time_ms, 5)]
-                for point in measured.splits(shape, way)
+                [point.split_t, point.time_ms] for point in measured.splits(shape, way)
             ]
         found.append({"shape": list(shape), **ways})
     return found

@@ -5,9 +5,17 @@ import math
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def rounded(value: float | None, digits: int = 4) -> float | None:
-    """To so many significant digits, as charts and their files hold numbers."""
-    return None if value is None else float(f"{value:.{digits}g}")
+def rounded(value: float, digits: int = 4) -> float:
+    """To so many significant digits, as charts and their files hold numbers.
+
+    What is written for a reader is rounded from the whole number, never from this.
+    """
+    return float(f"{value:.{digits}g}")
+
+
+def short(value: float) -> str:
+    """As charts say it on hover, at four digits or fewer: 0.1125, 12350."""
+    return f"{rounded(value):g}"
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import jinja2
 
+from generate.check import TOLERANCE
 from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import (
     choice,
@@ -147,6 +148,7 @@ class Page:
             "judged": pages.judged,
             "outcomes": OUTCOMES,
             "margin": MARGIN,
+            "allowance": f"{100 * (TOLERANCE - 1):.0f} %",
             "chart": self.chart,
             "explore": self.explore,
             "drawing": self.drawing,

@@ -29,8 +29,8 @@ WORDS = {
     "starved": "dW has {tiles} for {sms}: without a split it leaves {idle} idle, while "
     "each program walks {blocks} of T alone.",
     "partial": "dW has {tiles} for {sms}: each has work, but only {share} of the "
-    "{slots} resident slots do.",
-    "tail": "dW has {tiles} on {slots} resident slots: {waves}, the last {share} full.",
+    "{slots} places do.",
+    "tail": "dW has {tiles} in {slots} places: {waves}, the last {share} full.",
     "split": "The plan splits T {planned} ways, for {programs}: {gain} as fast, by "
     "the model.",
     "whole": "The plan leaves T whole: adding partial sums would cost more than "

@@ -9,7 +9,7 @@ import io
 import json
 from dataclasses import dataclass
 
-from generate.render.formats import shape_label
+from generate.render.formats import rounded, shape_label
 from generate.render.measured import Measurements
 from generate.render.tables import Cell, Head, Table
 
@@ -18,11 +18,15 @@ Row = dict[str, int | float | str | None]
 
 @dataclass(frozen=True)
 class Column:
-    """One column: `key` names it, with its unit, in CSV and JSON."""
+    """One column: `key` names it, with its unit, in CSV and JSON.
+
+    digits: how many significant ones the files hold of a number that is not whole.
+    """
 
     key: str
     head: str
     numeric: bool = True
+    digits: int = 4
 
 
 REASON = Column("not_measured_reason", "Why not measured", numeric=False)
@@ -32,7 +36,8 @@ REASON = Column("not_measured_reason", "Why not measured", numeric=False)
 class Rows:
     """What a picture shows, for the table under it and both downloads.
 
-    labels: how many of the first columns name a row, a shape's dimensions.
+    labels: how many of the first columns name a row, a shape's dimensions. rows: not
+    rounded, so that whoever writes one of their numbers rounds it once.
     """
 
     name: str
@@ -49,21 +54,31 @@ class Rows:
         return self.columns
 
     @property
+    def written(self) -> list[Row]:
+        """The rows as the files hold them."""
+        digits = {column.key: column.digits for column in self.shown_columns}
+        return [
+            {
+                key: rounded(value, digits[key]) if isinstance(value, float) else value
+                for key in digits
+                for value in (row.get(key),)
+            }
+            for row in self.rows
+        ]
+
+    @property
     def csv(self) -> str:
         stream = io.StringIO()
         keys = [column.key for column in self.shown_columns]
-        writer = csv.DictWriter(
-            stream, keys, extrasaction="ignore", lineterminator="\n"
-        )
+        writer = csv.DictWriter(stream, keys, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows(self.written)
         return stream.getvalue()
 
     def data(self, measured: Measurements) -> str:
         """The rows as JSON, with what they are and where they come from."""
         columns = self.shown_columns
-        keys = [column.key for column in columns]
-        rows = [json.dumps({key: row.get(key) for key in keys}) for row in self.rows]
+        rows = map(json.dumps, self.written)
         about = {
             "chart": self.name,
             "title": self.title,
@@ -81,7 +96,7 @@ class Rows:
         columns = self.shown_columns[self.labels :]
         heads = [Head(shape_label(tuple(column.key for column in labels)))]
         heads += [Head(column.head, column.numeric) for column in columns]
-        return Table(self.title, heads, [self._cells(row) for row in self.rows])
+        return Table(self.title, heads, [self._cells(row) for row in self.written])
 
     def _cells(self, row: Row) -> list[Cell]:
         labels = self.columns[: self.labels]

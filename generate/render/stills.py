@@ -63,7 +63,7 @@ def draw(charts: list[Chart]) -> dict[str, Stills]:
 
 def _figure(chart: Chart, letters: int) -> dict:
     """The figure as first seen: its selected group alone."""
-    plain = chart.figure.to_plotly_json()
+    plain = chart.plain
     layout = plain["layout"]
     chosen = layout.get("meta", {}).get("select", {}).get("selected")
     shown = [

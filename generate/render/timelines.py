@@ -43,14 +43,14 @@ COLUMNS = (
     Column("split_t", "Split factor"),
     Column("programs", "Programs"),
     Column("sms", "SMs that ran one"),
-    Column("fill_pct", "Fill by the trace, %"),
-    Column("sm_active_pct", "SM-active share by Nsight Compute, %"),
-    Column("difference_points", "Fill less SM-active share, points"),
+    Column("fill_pct", "Fill by the trace, %", digits=3),
+    Column("sm_active_pct", "SM-active share by Nsight Compute, %", digits=3),
+    Column("difference_points", "Fill less SM-active share, points", digits=2),
     Column("makespan_us", "Makespan, µs"),
     Column("waves", "Waves"),
     Column("resident", "Most programs at once on an SM"),
     Column("resident_programs", "Programs an SM has room for"),
-    Column("overhead_pct", "Change of the operation's time by tracing, %"),
+    Column("overhead_pct", "Change of the operation's time by tracing, %", digits=2),
 )
 # The page's table: a short head for each column of a launch's numbers, and how they
 # are written.
@@ -309,14 +309,14 @@ def _row(found: Launch | Missing) -> Row:
     return {
         "programs": found.programs,
         "sms": found.trace.sms,
-        "fill_pct": rounded(found.fill_pct, 3),
-        "sm_active_pct": rounded(found.sm_active_pct, 3),
-        "difference_points": rounded(found.difference_points, 2),
-        "makespan_us": rounded(found.makespan_us),
+        "fill_pct": found.fill_pct,
+        "sm_active_pct": found.sm_active_pct,
+        "difference_points": found.difference_points,
+        "makespan_us": found.makespan_us,
         "waves": found.trace.waves,
         "resident": found.trace.resident,
         "resident_programs": found.point.resident_programs,
-        "overhead_pct": rounded(found.overhead_pct, 2),
+        "overhead_pct": found.overhead_pct,
         REASON.key: found.counters_reason,
     }
 

@@ -42,9 +42,11 @@ def tune(
 
     op: "forward", "dx" or "dw"; a, b: X and W, dY and W, or X and dY. Shapes,
     dtypes, mode, reduction and errors are those of `kernels.fast.ops.multiply`.
-    Which calls are alike, where plans are kept and how to forget them says
-    `kernels.fast.tuned`. a and b are only read. out is only described: the
-    candidates write to memory of their own, as large as out, and to workspaces.
+    A plan is kept in matmul-backward/plans.json under $XDG_CACHE_HOME, or else
+    ~/.cache, for the same operation, sizes, strides, dtypes, mode, reduction,
+    device, versions and code; delete the file to forget it, and a process that
+    has read it forgets when it ends. a and b are only read. out is only described:
+    the candidates write to memory of their own, as large as out, and to workspaces.
     Takes the compiler's seconds, or no time if the plan is known from before.
     Where there is nothing to choose, as pointers alone serve (fp32, a device
     without descriptors, the interpreter, an empty product), and while a CUDA

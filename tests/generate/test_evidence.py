@@ -198,7 +198,8 @@ def test_errors_are_drawn_as_they_stand(recording: Recording, name: str):
         for trace in drawn(chart)
         for x, y in zip(trace["x"], trace["y"], strict=True)
     ]
-    assert sorted(points) == sorted((row[across], row["error"]) for row in chart.rows)
+    held = sorted((row[across], row["error"]) for row in chart.written)
+    assert sorted(points) == held
     layout = json.loads(chart.spec)["layout"]
     for axis, values in zip(("xaxis", "yaxis"), zip(*points, strict=True), strict=True):
         low, high = layout[axis]["range"]
@@ -227,7 +228,7 @@ def test_a_copy_lies_in_the_bar_that_holds_it(recording: Recording):
     """Each time is a bar; the copy's own lies where "copied first" lies."""
     chart = charts(Measurements(recording))["transposes"]
     times = sorted(x for trace in drawn(chart) for x in trace["x"])
-    assert times == sorted(row["time_ms"] for row in chart.rows)
+    assert times == sorted(row["time_ms"] for row in chart.written)
     groups = {trace["meta"]["group"] for trace in drawn(chart)}
     assert len(groups) == 4
     for group in groups:

@@ -8,6 +8,7 @@ import pytest
 
 from generate.gpus import DATASHEETS
 from generate.render import explore
+from generate.render.facts import facts
 from generate.render.measured import Measurements
 from generate.render.readings import fixed, readings, three
 from generate.schema import Recording
@@ -54,6 +55,13 @@ def test_it_says_what_plan_plans(found, measured, shape):
     for split, modelled, *_ in said["rows"]:
         if modelled != "not computed":
             assert modelled == fixed(split_time(int(split), *given) / unsplit, 2)
+
+
+def test_the_ridge_is_of_whole_numbers(found, measured):
+    """What a reading rounds was not rounded before."""
+    gpu, known = found["gpus"][0], facts(measured)
+    assert gpu["peak_tflops"]["2"] == known["ceilings.gemm_tflops"].value
+    assert gpu["bandwidth_tbps"] == known["ceilings.copy_tbps"].value
 
 
 def test_measured_points_are_those_of_the_recording(found, measured):
@@ -150,7 +158,7 @@ def test_sentences_follow_the_state(found):
     ]
     words = [
         "leaves 68 SMs idle",
-        "of the 264 resident slots",
+        "of the 264 places",
         "3 waves, the last 0.4 % full",
         "14 waves, the last 58 % full",
         "T is too short",

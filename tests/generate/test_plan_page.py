@@ -234,8 +234,8 @@ def test_measured_is_solid_and_modelled_dashed(found: Measurements):
     for shape in SPLIT_SHAPES:
         label = shape_label(shape)
         traces = [t for t in drawn if t["meta"]["group"] == label]
-        rows = [r for r in chart.rows if (r["T"], r["K"], r["N"]) == shape]
-        ours = [r for r in rows if "residual_pct" in r]
+        rows = [r for r in chart.written if (r["T"], r["K"], r["N"]) == shape]
+        ours = [r for r in rows if r["residual_pct"] is not None]
         assert len(ours) == len(modelled(found, shape)) > 5
         (model,) = [t for t in traces if t["name"] == "the model"]
         assert model["line"]["dash"] == "dash"
@@ -278,7 +278,7 @@ def test_every_prediction_is_drawn(found: Measurements):
             for t in points
             if t["marker"]["symbol"].endswith("-open") == (section == "further")
         ]
-        rows = [r for r in chart.rows if r["section"] == section]
+        rows = [r for r in chart.written if r["section"] == section]
         assert sum(len(t["x"]) for t in mine) == len(rows) == 4 * len(shapes)
         pairs = {(x, y) for t in mine for x, y in zip(t["x"], t["y"], strict=True)}
         assert pairs == {(r["predicted_ms"], r["over"]) for r in rows}

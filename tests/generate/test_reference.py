@@ -83,6 +83,12 @@ def test_what_one_imports_has_an_entry(page: str):
         assert f"{torch} with {triton}" in page
 
 
+def test_an_entry_names_nothing_that_is_not_here(page: str):
+    """A reader is sent to no module that the page calls internal."""
+    named = set(re.findall(r"`(kernels\.[\w.]+)`", page)) - {"kernels.plan"}
+    assert named == set(re.findall(r"^#+ `(.+)` \{", page, re.M))
+
+
 @pytest.mark.parametrize("file, name", CALLS)
 def test_an_entry_is_the_docstring_and_the_head(file: str, name: str, page: str):
     """Every sentence, in order, after the same arguments and defaults; and the line of

@@ -257,6 +257,20 @@ def test_a_table_lists_reasons_below(site, maker):
     assert "<p>Not measured, because ncu is missing.</p>" in page
 
 
+def test_stream_k_has_a_name_and_no_split(site, maker):
+    """Among the compiled kernels, with why it counts no atomic request."""
+    plain = site.text("{{ hardware_tables().occupancy }}")
+    section = maker.occupancy()
+    update = {"kernel": "fast", "reduction": "atomic"}
+    points = (*section.points, section.points[0].model_copy(update=update))
+    section = section.model_copy(update={"points": points})
+    maker.write(site.recording.folder, occupancy=section)
+    page = site.text("{{ hardware_tables().occupancy }}")
+    row = re.search(r"<tr><th[^>]*>dw, stream-K</th>.*?</tr>", page)[0]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[1:3] == ["atomic", "–"]
+    assert "through the copy engine" in page and "copy engine" not in plain
+
+
 def test_every_template_renders_from_any_recording(site, maker):
     """The site's own pages stand whatever a recording lacks."""
     shutil.rmtree(site.root / "generate/templates")

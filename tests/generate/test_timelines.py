@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from generate.render import timelines
 from generate.render.claims import Judged
+from generate.render.claims.starving import LAST_WAVE
 from generate.render.facts import facts
 from generate.render.measured import Measurements, Missing
 from generate.render.timelines import ACROSS, FORMS, ROW, draw, launch, pictures
@@ -292,11 +293,18 @@ def test_stream_k_is_judged_beside_the_best_split(
     measured = changed(other)
     found = Judged(measured, facts(measured)).verdicts["stream-k-sooner"]
     assert found.outcome == verdict
-    assert f"better than the best split at {filled} and" in found.sentence
+    assert f"better than the best traced split at {filled} and" in found.sentence
     assert f"sooner at {sooner}:" in found.sentence
-    for shape in ((16384, 768, 3072), (4096, 2880, 2880)):
+    for shape in LAST_WAVE:
         picture = next(p for p in pictures(measured) if p.shape == shape)
         assert f"S = {picture.best.form}, after" in found.sentence
+    rest = [p for p in pictures(measured) if p.shape not in LAST_WAVE]
+    late = sum(
+        picture.states[-1].launch.makespan_us > 1.03 * picture.best.launch.makespan_us
+        for picture in rest
+    )
+    assert f"At the other {len(rest)} traced shapes" in found.sentence
+    assert found.sentence.endswith(f"later than the best traced split at {late}.")
 
 
 def test_skipped_launch_gives_its_reason(changed):
@@ -323,7 +331,9 @@ def test_skipped_launch_gives_its_reason(changed):
 
 
 def test_table_and_downloads_agree(measured):
-    """Five launches a shape; the page's table rounds what the files hold."""
+    """Five launches a shape; the page's table rounds what the files hold, and says of
+    fill what the text says."""
+    known = facts(measured)
     read = list(csv.DictReader(io.StringIO(timelines.rows(measured).csv)))
     lines = timelines.table(measured).rows
     assert len(read) == len(lines) == len(TIMELINE_SHAPES) * len(FORMS)
@@ -334,6 +344,9 @@ def test_table_and_downloads_agree(measured):
         form = row["split_t"] or "stream-K"
         assert shown[1:4] == [form, row["programs"], row["sms"]]
         assert float(shown[4]) == pytest.approx(float(row["fill_pct"]), abs=0.05)
+        shape = "x".join(row[key] for key in "TKN")
+        fact = known[f"timeline.{shape}.{row['split_t'] or 'stream_k'}.fill_pct"]
+        assert fact.text == f"{shown[4]} %"
 
 
 def test_page_and_file_hold_one_picture(site):

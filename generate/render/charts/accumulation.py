@@ -15,7 +15,7 @@ from generate.render.charts.base import (
     framed,
     select,
 )
-from generate.render.formats import count, error, rounded
+from generate.render.formats import count, error
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.schema import AccumulationPoint
@@ -85,8 +85,8 @@ def _row(key: tuple, point: AccumulationPoint | Missing) -> Row:
     return {
         **row,
         **dimensions(point.shape),
-        "error": rounded(point.error),
-        "unchanged_pct": rounded(100 * point.unchanged_share),
+        "error": point.error,
+        "unchanged_pct": 100 * point.unchanged_share,
     }
 
 

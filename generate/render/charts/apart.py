@@ -2,7 +2,7 @@
 
 from generate.render.charts.base import Chart, Column, decades, framed
 from generate.render.charts.training import line, name, of_one_seed, title
-from generate.render.formats import milliseconds, nats, rounded, significant
+from generate.render.formats import milliseconds, nats, significant
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.render.training import OURS, PLAIN, WAYS, absent, apart
@@ -28,7 +28,7 @@ def build(measured: Measurements) -> Chart | Missing:
     for last in range(BLOCK, steps + 1, BLOCK):
         block = slice(last - BLOCK, last)
         far = {
-            name(key): rounded(apart(run.losses_nats[block], first[block]))
+            name(key): apart(run.losses_nats[block], first[block])
             for key, run in others.items()
         }
         rows.append({STEPS.key: last, **far})

@@ -10,7 +10,7 @@ from functools import cached_property
 import plotly.graph_objects as go
 
 from generate.render import palette
-from generate.render.formats import power_of_ten, rounded
+from generate.render.formats import power_of_ten, rounded, short
 from generate.render.measured import Missing
 from generate.render.rows import REASON, Column, Row, Rows
 from generate.render.tables import Table
@@ -37,12 +37,17 @@ class Chart(Rows):
     figure: go.Figure
     grid: Table | None = None
 
+    @property
+    def plain(self) -> dict:
+        """The figure as it is drawn: plain lists, and every number rounded."""
+        figure = self.figure.to_plotly_json()
+        figure["layout"].pop("template", None)
+        return _rounded(figure)
+
     @cached_property
     def spec(self) -> str:
         """The figure as the browser reads it: JSON, colours as CSS variables."""
-        plain = self.figure.to_plotly_json()
-        plain["layout"].pop("template", None)
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(self.plain, ensure_ascii=False, allow_nan=False)
         return palette.with_variables(text) + "\n"
 
     @cached_property
@@ -55,17 +60,26 @@ class Chart(Rows):
         return self.grid or super().table
 
 
+def _rounded(part):
+    """A part of a figure, its numbers to the digits that its file holds."""
+    if isinstance(part, dict):
+        return {key: _rounded(value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [_rounded(value) for value in part]
+    return rounded(part) if isinstance(part, float) else part
+
+
 def timed(point) -> Row:
     """The columns TIMED of a point, or the reason why they are empty."""
     if isinstance(point, Missing):
         return {REASON.key: point.reason}
     low, *_, high = statistics.quantiles(point.samples_ms, n=5)
     return {
-        "time_ms": rounded(point.time_ms),
-        "p20_ms": rounded(low),
-        "p80_ms": rounded(high),
+        "time_ms": point.time_ms,
+        "p20_ms": low,
+        "p80_ms": high,
         "samples": len(point.samples_ms),
-        "error": rounded(point.error),
+        "error": point.error,
     }
 
 
@@ -75,10 +89,10 @@ def dimensions(shape: tuple[int, int, int]) -> Row:
 
 def hover(row: Row, *first: str) -> str:
     """What a timed row says on hover, below its own first lines."""
-    spread = f"{row['p20_ms']:g} to {row['p80_ms']:g} ms"
+    spread = f"{short(row['p20_ms'])} to {short(row['p80_ms'])} ms"
     lines = [
         *first,
-        f"{row['time_ms']:g} ms, median of {row['samples']}",
+        f"{short(row['time_ms'])} ms, median of {row['samples']}",
         f"20th to 80th percentile {spread}",
     ]
     if row["error"] is not None:
@@ -132,7 +146,7 @@ def doublings(most: int, title: str) -> dict:
     return {
         "type": "log",
         "tickvals": powers,
-        "range": [rounded(math.log10(end)) for end in (0.85, 1.18 * most)],
+        "range": [math.log10(end) for end in (0.85, 1.18 * most)],
         "title": {"text": title},
     }
 

@@ -16,7 +16,7 @@ from generate.render.charts.base import (
     timed,
 )
 from generate.render.fact import LESSON
-from generate.render.formats import milliseconds, ratio, rounded, shape_label
+from generate.render.formats import milliseconds, ratio, shape_label, short
 from generate.render.measured import (
     CALL_LABELS,
     CALLS,
@@ -107,18 +107,18 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
                 **timed(point),
             }
             if not isinstance(point, Missing):
-                row["tflops"] = rounded(point.tflops)
+                row["tflops"] = point.tflops
             rows.append(row)
         if not any(isinstance(point, Missing) for point in points.values()):
             times = points["vendor"].time_ms, points["lesson"].time_ms
-            rows[-1]["ratio"] = rounded(times[0] / times[1])
+            rows[-1]["ratio"] = times[0] / times[1]
         if shape == WORKED:
             rows.append(
                 {
                     **dimensions(shape),
                     "gemm": label,
                     "implementation": LESSON_FIGURE,
-                    "time_ms": rounded(LESSON["layer_ms"].value / len(STEP)),
+                    "time_ms": LESSON["layer_ms"].value / len(STEP),
                 }
             )
     return rows
@@ -142,7 +142,7 @@ def _bars(implementation: str, rows: list[Row], group: dict) -> go.Bar:
     colours = dict(zip(PLACES, COLOURS.values(), strict=True))
     ours = implementation == "lesson"
     return go.Bar(
-        name="these kernels, in the GEMM's colour" if ours else "vendor library",
+        name="lesson's kernels, in the GEMM's colour" if ours else "vendor library",
         meta=group,
         orientation="h",
         x=[row["time_ms"] for row in rows],
@@ -163,8 +163,8 @@ def _bars(implementation: str, rows: list[Row], group: dict) -> go.Bar:
 
 
 def _hover(row: Row) -> str:
-    who = "these kernels" if row["implementation"] == "lesson" else "vendor library"
-    words = hover(row, f"{row['gemm']}, {who}", f"{row['tflops']:g} TFLOP/s")
+    who = "lesson's kernels" if row["implementation"] == "lesson" else "vendor library"
+    words = hover(row, f"{row['gemm']}, {who}", f"{short(row['tflops'])} TFLOP/s")
     if row.get("ratio") is not None:
         words += f"<br>vendor time / our time {row['ratio']:.2f}"
     return words
@@ -175,7 +175,7 @@ def _outlines(rows: list[Row], group: dict) -> go.Scatter:
     x, y = [], []
     for row in rows:
         place, time = PLACES.index(row["gemm"]), row["time_ms"]
-        low, high = rounded(place - OUTLINE), rounded(place + OUTLINE)
+        low, high = place - OUTLINE, place + OUTLINE
         x += [0, time, time, 0, None]
         y += [low, low, high, high, None]
     time = rows[0]["time_ms"]
@@ -207,7 +207,7 @@ def _sentence(measured: Measurements, shape: Shape) -> str:
         return f"{label}: not every GEMM was measured."
     return (
         f"{label}: forward, dX and accumulated dW take "
-        f"{milliseconds(step['lesson'])} in these kernels and "
+        f"{milliseconds(step['lesson'])} in the lesson's kernels and "
         f"{milliseconds(step['vendor'])} through the vendor library."
     )
 
@@ -222,7 +222,7 @@ def _caption(measured: Measurements, shapes: list[Shape]) -> str:
         lesson = LESSON["layer_ms"].text
         words.append(
             f"At {shape_label(WORKED)}, forward, dX and accumulated dW take "
-            f"{milliseconds(step['lesson'])} in these kernels, "
+            f"{milliseconds(step['lesson'])} in the lesson's kernels, "
             f"{milliseconds(step['vendor'])} through the vendor library; the lesson's "
             f"figure for an H100 is {lesson} (dotted boxes: a third each)."
         )

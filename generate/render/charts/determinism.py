@@ -19,7 +19,7 @@ from generate.render.charts.base import (
     timed,
 )
 from generate.render.evidence import CONDITIONS
-from generate.render.formats import count, rounded, shape_label
+from generate.render.formats import count, shape_label
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.schema import DeterminismPoint
@@ -139,8 +139,8 @@ def _row(launch: tuple, point: DeterminismPoint | Missing) -> Row:
         share = 100 * repeats.differing_elements / (point.K * point.N)
         row["runs"] = repeats.runs
         row[f"{prefix}_distinct"] = repeats.distinct
-        row[f"{prefix}_differing_pct"] = rounded(share)
-        row[f"{prefix}_spread"] = rounded(repeats.largest_spread)
+        row[f"{prefix}_differing_pct"] = share
+        row[f"{prefix}_spread"] = repeats.largest_spread
     return row
 
 

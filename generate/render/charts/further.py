@@ -21,7 +21,6 @@ from generate.render.charts.base import (
 from generate.render.formats import (
     close_ratio,
     count,
-    rounded,
     shape_label,
     significant,
 )
@@ -76,7 +75,7 @@ def build(measured: Measurements) -> Chart | Missing:
             xaxis=x,
             yaxis={
                 "type": "log",
-                "range": [rounded(math.log10(end)) for end in (low, high)],
+                "range": [math.log10(end) for end in (low, high)],
                 "tickvals": [tick for tick in TICKS if low <= tick <= high],
                 "ticktext": [f"{t:g}×" for t in TICKS if low <= t <= high],
                 "title": {"text": "vendor time / our time (log scale)"},
@@ -98,13 +97,13 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
                 **timed(point),
             }
             if not isinstance(point, Missing):
-                row["tflops"] = rounded(point.tflops)
-                row["gflop"] = rounded(point.flops / 1e9)
+                row["tflops"] = point.tflops
+                row["gflop"] = point.flops / 1e9
                 if point.configuration:
                     row["kernel"] = RUNG_NAMES[point.configuration.kernel]
             rows.append(row)
         if not isinstance(vendor, Missing) and not isinstance(ours, Missing):
-            rows[-1]["ratio"] = rounded(vendor.time_ms / ours.time_ms)
+            rows[-1]["ratio"] = vendor.time_ms / ours.time_ms
     return rows
 
 
@@ -119,7 +118,7 @@ def _even(ends: list[float]) -> list[go.Scatter]:
             name="even",
             mode="lines",
             showlegend=False,
-            x=[rounded(10**end) for end in ends],
+            x=[10**end for end in ends],
             y=[1, 1],
             line={"color": palette.FOREGROUND, "width": 1.5},
             hoverinfo="skip",

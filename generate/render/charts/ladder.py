@@ -16,7 +16,7 @@ from generate.render.charts.base import (
     select,
     timed,
 )
-from generate.render.formats import ratio, rounded, shape_label, significant
+from generate.render.formats import ratio, shape_label, short, significant
 from generate.render.ladder import RUNG_NAMES, ladder_shapes
 from generate.render.measured import CALL_LABELS, CALLS, Measurements, Missing
 from generate.render.tables import Cell, Head, Table
@@ -78,11 +78,11 @@ def build(measured: Measurements) -> Chart | Missing:
             barmode="overlay",
             legend={"traceorder": "normal"},
             xaxis={
-                "range": [0, rounded(1.03 * most)],
+                "range": [0, 1.03 * most],
                 "title": {"text": "TFLOP/s, of the whole operation"},
             },
             yaxis={
-                "range": [rounded(last), -0.6],
+                "range": [last, -0.6],
                 "tickvals": [*heads.values(), *places.values()],
                 "ticktext": [
                     *(f"<b>{gemm}</b>" for gemm in heads),
@@ -112,10 +112,10 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
                 **timed(point),
             }
             if not isinstance(point, Missing):
-                row["tflops"] = rounded(point.tflops)
+                row["tflops"] = point.tflops
                 row["launch"] = _launch(point)
                 if rung != VENDOR and not isinstance(vendor, Missing):
-                    row["ratio"] = rounded(vendor.time_ms / point.time_ms)
+                    row["ratio"] = vendor.time_ms / point.time_ms
             rows.append(row)
     return rows
 
@@ -145,9 +145,9 @@ def _places(shown: list[Row]) -> tuple[dict[tuple, float], dict[str, float]]:
         rungs = [r for r in RUNG_NAMES if (gemm, r) in run]
         if not rungs:
             continue
-        heads[gemm] = rounded(at)
+        heads[gemm] = at
         for number, rung in enumerate(rungs, 1):
-            places[gemm, rung] = rounded(at + number)
+            places[gemm, rung] = at + number
         at += len(rungs) + 1 + ROOM
     return places, heads
 
@@ -234,7 +234,7 @@ def _vendor(rows: list[Row], places: dict[tuple, float], group: dict) -> go.Scat
     for row in rows:
         rungs = [place for (gemm, _), place in places.items() if gemm == row["gemm"]]
         x += [row["tflops"]] * 2 + [None]
-        y += [rounded(min(rungs) - 0.5), rounded(max(rungs) + 0.5), None]
+        y += [min(rungs) - 0.5, max(rungs) + 0.5, None]
         words += [_hover(row)] * 2 + [""]
     return go.Scatter(
         name="vendor library, in the same turns",
@@ -249,12 +249,12 @@ def _vendor(rows: list[Row], places: dict[tuple, float], group: dict) -> go.Scat
 
 
 def _limits(measured: Measurements) -> list[tuple[str, float, str]]:
-    """What the device reached at most, and what its datasheet allows."""
+    """What the vendor's products of the ceilings reached, and the datasheet's peak."""
     ceilings, found = measured.recording.ceilings, []
     if ceilings is None:
         return found
     if any(point.time_ms is not None for point in ceilings.points):
-        found.append(("largest vendor GEMM", ceilings.gemm_tflops, "dot"))
+        found.append(("fastest of the ceilings", ceilings.gemm_tflops, "dot"))
     peak = ceilings.peak_tflops(measured.gpu)
     if peak is not None:
         found.append(("datasheet peak", peak, "dashdot"))
@@ -266,8 +266,8 @@ def _limit(name: str, rate: float, dash: str, last: float) -> go.Scatter:
     return go.Scatter(
         name=words,
         mode="lines",
-        x=[rounded(rate)] * 2,
-        y=[-0.6, rounded(last)],
+        x=[rate] * 2,
+        y=[-0.6, last],
         line={"color": palette.LIMIT, "width": 2, "dash": dash},
         hoverinfo="text",
         hovertext=[words] * 2,
@@ -277,7 +277,7 @@ def _limit(name: str, rate: float, dash: str, last: float) -> go.Scatter:
 def _hover(row: Row) -> str:
     who = NAMES[row["rung"]]
     who = who if row["rung"] == VENDOR else f"rung {who}"
-    lines = [f"{row['gemm']}, {who}", f"{row['tflops']:g} TFLOP/s"]
+    lines = [f"{row['gemm']}, {who}", f"{short(row['tflops'])} TFLOP/s"]
     if row.get("ratio"):
         lines.append(f"vendor time / our time {row['ratio']:.3f}")
     if row.get("launch"):
@@ -309,8 +309,9 @@ def _caption(measured: Measurements, rows: list[Row]) -> str:
         f"Each bar is one rung at one shape on the {measured.gpu.name}: FLOPs of the "
         "product over the median time of the whole operation, and vendor time over "
         "ours. All rungs and the vendor library took turns, call by call. Dotted lines "
-        "are limits: what the vendor library's fastest large product reached, and "
-        "what the datasheet allows at the highest clock."
+        "are for orientation: the fastest vendor product of the ceilings, which a run "
+        "at a higher clock may pass, and what the datasheet allows at the highest "
+        "clock."
     ]
     if any(row.get(REASON.key) for row in rows):
         words.append("Where a rung has no bar, the table has the reason.")

@@ -14,7 +14,7 @@ from generate.render.charts.base import (
     doublings,
     framed,
 )
-from generate.render.formats import error, rounded, shape_label
+from generate.render.formats import error, shape_label
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.schema import PartialsPoint
@@ -67,7 +67,7 @@ def _row(key: tuple, point: PartialsPoint | Missing) -> Row:
     row = dict(zip(("partials", "split_t"), key, strict=True))
     if isinstance(point, Missing):
         return {**row, REASON.key: point.reason}
-    return {**row, **dimensions(point.shape), "error": rounded(point.error)}
+    return {**row, **dimensions(point.shape), "error": point.error}
 
 
 def _grid(rows: list[Row]) -> Table:

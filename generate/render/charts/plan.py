@@ -20,8 +20,8 @@ from generate.render.charts.splits import line, star, upright
 from generate.render.formats import (
     milliseconds,
     ratio,
-    rounded,
     shape_label,
+    short,
     significant,
     whole_percent,
 )
@@ -87,7 +87,7 @@ def build(measured: Measurements) -> Chart | Missing:
                 "title": {"text": "time, ms"},
             },
             yaxis2={
-                "range": [rounded(-1.15 * most), rounded(1.15 * most)],
+                "range": [-1.15 * most, 1.15 * most],
                 "domain": [0, 0.28],
                 "title": {"text": "residual, %"},
             },
@@ -116,9 +116,9 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
         if point in modelled(measured, shape):
             blocks = model_blocks(measured, shape, split_t)
             row |= {
-                "model_blocks": rounded(blocks),
-                "predicted_ms": rounded(scale * blocks),
-                "residual_pct": rounded(100 * residual(measured, shape, point)),
+                "model_blocks": blocks,
+                "predicted_ms": scale * blocks,
+                "residual_pct": 100 * residual(measured, shape, point),
             }
         rows.append(row)
     return rows
@@ -229,8 +229,10 @@ def _residuals(rows: list[Row], group: dict) -> list[go.Scatter]:
 
 def _says(row: Row) -> str:
     return (
-        f"split factor {row['split_t']}<br>predicted {row['predicted_ms']:g} ms, "
-        f"{row['model_blocks']:g} T-blocks<br>measured {row['time_ms']:g} ms: "
+        f"split factor {row['split_t']}<br>"
+        f"predicted {short(row['predicted_ms'])} ms, "
+        f"{short(row['model_blocks'])} T-blocks<br>measured "
+        f"{short(row['time_ms'])} ms: "
         f"{whole_percent(row['residual_pct'])}"
     )
 

@@ -21,8 +21,8 @@ from generate.render.charts.base import (
 from generate.render.formats import (
     count,
     ratio,
-    rounded,
     shape_label,
+    short,
 )
 from generate.render.measured import CALL_LABELS, CALLS, Measurements, Missing
 from generate.render.planning import PREDICTED, Prediction, predictions
@@ -87,7 +87,7 @@ def _range(values: list[float]) -> list[float]:
     """Of a log axis around the values, with room for their markers."""
     ends = math.log10(min(values)), math.log10(max(values))
     room = 0.04 * (ends[1] - ends[0]) + 0.01
-    return [rounded(ends[0] - room), rounded(ends[1] + room)]
+    return [ends[0] - room, ends[1] + room]
 
 
 def _row(p: Prediction) -> Row:
@@ -103,8 +103,8 @@ def _row(p: Prediction) -> Row:
         return {**row, REASON.key: p.over.reason}
     return {
         **row,
-        "predicted_ms": rounded(p.predicted_us / 1000),
-        "over": rounded(p.over),
+        "predicted_ms": p.predicted_us / 1000,
+        "over": p.over,
     }
 
 
@@ -137,7 +137,7 @@ def _traces(rows: list[Row], ends: list[float]) -> list[go.Scatter]:
         go.Scatter(
             name="as predicted",
             mode="lines",
-            x=[rounded(10**end) for end in ends],
+            x=[10**end for end in ends],
             y=[1, 1],
             line={"color": palette.LIMIT, "width": 2, "dash": "dash"},
             hoverinfo="skip",
@@ -177,7 +177,7 @@ def _points(gemm: str, rows: list[Row], marker: dict, legend: bool) -> go.Scatte
             hover(
                 row,
                 f"{gemm} at {shape_label((row['T'], row['K'], row['N']))}",
-                f"{row['kernel']}: predicted {row['predicted_ms']:g} ms, "
+                f"{row['kernel']}: predicted {short(row['predicted_ms'])} ms, "
                 f"measured {ratio(row['over'])} as long",
             )
             for row in rows

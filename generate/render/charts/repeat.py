@@ -10,7 +10,6 @@ from generate.render.formats import (
     count,
     milliseconds,
     percent,
-    rounded,
     shape_label,
     signed_percent,
 )
@@ -31,8 +30,8 @@ COLUMNS = (
     Column("T", "T"),
     Column("K", "K"),
     Column("N", "N"),
-    Column("first", "First recording"),
-    Column("second", "Second recording"),
+    Column("first", "First recording", digits=6),
+    Column("second", "Second recording", digits=6),
     Column("change_pct", "Change, %"),
     Column("first_spread_pct", "Spread of the first's samples, %"),
     Column("second_spread_pct", "Spread of the second's samples, %"),
@@ -84,13 +83,13 @@ def build(measured: Measurements) -> Chart | Missing:
             meta=select(list(groups), TIMES, described, label="Compare"),
             xaxis={
                 "type": "log",
-                "range": [rounded(end) for end in ends],
+                "range": ends,
                 "tickvals": _ticks(ends),
                 "ticktext": [f"{tick:g}" for tick in _ticks(ends)],
                 "title": {"text": "time, ms (log scale)"},
             },
             yaxis={
-                "range": [rounded(-reach), rounded(reach)],
+                "range": [-reach, reach],
                 "ticksuffix": " %",
                 "title": {"text": "change"},
             },
@@ -105,19 +104,19 @@ def _row(way: str, pair: Pair) -> Row:
         "quantity": QUANTITIES[way],
         "what": pair.what,
         **dict(zip("TKN", pair.shape or (None,) * 3, strict=True)),
-        "first": rounded(pair.first, 6),
-        "second": rounded(pair.second, 6),
-        "change_pct": rounded(100 * pair.change),
+        "first": pair.first,
+        "second": pair.second,
+        "change_pct": 100 * pair.change,
     }
     if way == "ratios":
         return row
     for name, spread, state in zip(
         ("first", "second"), pair.spreads, pair.states, strict=True
     ):
-        row[f"{name}_spread_pct"] = rounded(100 * spread)
+        row[f"{name}_spread_pct"] = 100 * spread
         if state is not None:
             row[f"{name}_clock_sm_mhz"] = state.clock_sm_mhz
-            row[f"{name}_power_w"] = rounded(state.power_w)
+            row[f"{name}_power_w"] = state.power_w
             if state.throttle is not None:
                 row[f"{name}_throttle"] = ", ".join(state.throttle) or "nothing"
     if pair.moved:
@@ -141,8 +140,8 @@ def _line(share: float, dash: str) -> dict:
         "xref": "paper",
         "x0": 0,
         "x1": 1,
-        "y0": rounded(100 * share),
-        "y1": rounded(100 * share),
+        "y0": 100 * share,
+        "y1": 100 * share,
         "line": {"color": palette.LIMIT, "width": 1.5, "dash": dash},
         "layer": "below",
     }
@@ -177,8 +176,8 @@ def _points(label: str, name: str, pairs: list[Pair], marker: dict) -> go.Scatte
         name=label,
         meta={"group": name},
         mode="markers",
-        x=[rounded(_length(pair)) for pair in pairs],
-        y=[rounded(100 * pair.change) for pair in pairs],
+        x=[_length(pair) for pair in pairs],
+        y=[100 * pair.change for pair in pairs],
         marker=marker,
         hoverinfo="text",
         hovertext=[_hover(name, pair) for pair in pairs],

@@ -21,7 +21,6 @@ from generate.render.formats import (
     count,
     milliseconds,
     ratio,
-    rounded,
     shape_label,
     significant,
 )
@@ -171,8 +170,8 @@ def line(reduction: str, rows: list[Row], group: dict) -> go.Scatter:
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [rounded(row["p80_ms"] - row["time_ms"]) for row in rows],
-            "arrayminus": [rounded(row["time_ms"] - row["p20_ms"]) for row in rows],
+            "array": [row["p80_ms"] - row["time_ms"] for row in rows],
+            "arrayminus": [row["time_ms"] - row["p20_ms"] for row in rows],
             "thickness": 1.5,
             "width": 3,
             "color": marker["color"],
@@ -213,7 +212,7 @@ def upright(
         meta=group,
         mode="lines",
         x=[row["split_t"]] * 2,
-        y=[0, rounded(1.05 * top)],
+        y=[0, 1.05 * top],
         line={"color": palette.LIMIT, "width": 2, "dash": dash},
         hoverinfo="text",
         hovertext=[words] * 2,

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from generate.render import palette
 from generate.render.charts.base import Chart, Column, Row, framed
-from generate.render.formats import count, rounded, shape_label
+from generate.render.formats import count, shape_label, short
 from generate.render.measured import Measurements
 
 STARVED = "fewer tiles than SMs"
@@ -47,8 +47,8 @@ def _row(k: int, n: int, tiles: int, sms: int, slots: int) -> Row:
         "K": k,
         "N": n,
         "tiles": tiles,
-        "tiles_per_sm": rounded(tiles / sms),
-        "sms_with_a_tile_pct": rounded(100 * min(tiles, sms) / sms),
+        "tiles_per_sm": tiles / sms,
+        "sms_with_a_tile_pct": 100 * min(tiles, sms) / sms,
         "verdict": verdict,
     }
 
@@ -95,7 +95,7 @@ def _figure(rows: list[Row], sms: int, slots: int, recorded: bool) -> go.Figure:
         marks.append(_mark(slots, f"{slots} fit at once", "left"))
     order = [shape_label((row["K"], row["N"])) for row in reversed(rows)]
     low, high = 8, max(row["tiles"] for row in rows) * 6
-    ends = [rounded(math.log10(low)), rounded(math.log10(high))]
+    ends = [math.log10(low), math.log10(high)]
     powers = [10**e for e in range(1, math.floor(ends[1]) + 1)]
     return framed(
         traces,
@@ -136,7 +136,7 @@ def _line(tiles: int, dash: str = "solid") -> dict:
 def _mark(tiles: int, text: str, anchor: str) -> dict:
     return {
         "text": text,
-        "x": rounded(math.log10(tiles)),
+        "x": math.log10(tiles),
         "xanchor": anchor,
         "y": 1,
         "yref": "paper",
@@ -149,7 +149,7 @@ def _mark(tiles: int, text: str, anchor: str) -> dict:
 def _hover(row: Row, sms: int) -> str:
     return (
         f"K = {row['K']}, N = {row['N']}<br>{count(row['tiles'], 'tile')} for "
-        f"{sms} SMs: {row['tiles_per_sm']:g} each<br>{row['verdict']}"
+        f"{sms} SMs: {short(row['tiles_per_sm'])} each<br>{row['verdict']}"
     )
 
 

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from generate.render import palette
 from generate.render.charts.base import Chart, Column, framed
-from generate.render.formats import count, rounded, significant
+from generate.render.formats import count, significant
 from generate.render.measured import Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.render.training import OURS, PLAIN, WAYS, absent, shown
@@ -29,10 +29,7 @@ def build(measured: Measurements) -> Chart | Missing:
         return absent(measured, "atomic")
     rows = [
         {STEP.key: step}
-        | {
-            name(key): rounded(run.losses_nats[step - 1], 6)
-            for key, run in runs.items()
-        }
+        | {name(key): run.losses_nats[step - 1] for key, run in runs.items()}
         for step in range(1, measured.recording.training.steps + 1)
     ]
     return Chart(
@@ -40,7 +37,7 @@ def build(measured: Measurements) -> Chart | Missing:
         title=f"Loss of a small language model, step by step, {measured.gpu.name}",
         caption=_caption(measured, runs),
         height=440,
-        columns=(STEP, *(Column(name(key), f"{title(key)}, nats") for key in runs)),
+        columns=(STEP, *(_column(key) for key in runs)),
         labels=1,
         rows=rows,
         grid=_grid(rows, runs),
@@ -60,6 +57,10 @@ def of_one_seed(measured: Measurements) -> dict[tuple, TrainingRun]:
     found = [key for key in shown(measured) if key[1] == PLAIN[0]]
     found.sort(key=lambda key: (list(WAYS).index(key[0]), key[1:]))
     return {key: shown(measured)[key] for key in found}
+
+
+def _column(key: tuple) -> Column:
+    return Column(name(key), f"{title(key)}, nats", digits=6)
 
 
 def name(key: tuple) -> str:
@@ -84,7 +85,7 @@ def line(key: tuple, points: list[tuple]) -> go.Scatter:
         showlegend=first,
         mode="lines+markers",
         x=[x for x, _ in points],
-        y=[rounded(y) for _, y in points],
+        y=[y for _, y in points],
         marker={
             **marker,
             "maxdisplayed": MARKED,

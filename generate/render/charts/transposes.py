@@ -20,8 +20,8 @@ from generate.render.evidence import TRANSPOSED, WAYS
 from generate.render.formats import (
     milliseconds,
     ratio,
-    rounded,
     shape_label,
+    short,
     significant,
 )
 from generate.render.measured import (
@@ -44,7 +44,7 @@ COLUMNS = (
 )
 IN_PLACE, FIRST, BEFORE, COPY = WAYS
 COLOURS = {"dx": palette.DX, "dw": palette.DW}
-WHO = {"lesson": "these kernels", "vendor": "vendor library"}
+WHO = {"lesson": "lesson's kernels", "vendor": "vendor library"}
 # Bars lie about their place on the axis, one of each way below the other.
 OFFSETS = {IN_PLACE: -0.42, FIRST: -0.14, BEFORE: 0.14}
 WIDTH = 0.26
@@ -113,7 +113,7 @@ def _row(key: tuple, point: TransposePoint | Missing) -> Row:
         **timed(point),
     }
     if not isinstance(point, Missing) and point.extra_bytes is not None:
-        row["extra_mib"] = rounded(point.extra_bytes / 2**20)
+        row["extra_mib"] = point.extra_bytes / 2**20
     return row
 
 
@@ -225,7 +225,7 @@ def _look(way: str, colours: list[str]) -> dict:
 def _hover(row: Row) -> str:
     lines = [f"{row['gemm']}, {WHO[row['implementation']]}", NAMES[row["way"]]]
     if row.get("extra_mib") is not None:
-        lines.append(f"{row['extra_mib']:g} MiB beyond operands and output")
+        lines.append(f"{short(row['extra_mib'])} MiB beyond operands and output")
     return hover(row, *lines)
 
 
@@ -246,7 +246,7 @@ def _sentence(shape: Shape, points: dict) -> str:
     if not parts:
         return f"{shape_label(shape)}: not measured in full."
     return (
-        f"{shape_label(shape)}: in these kernels copying first takes "
+        f"{shape_label(shape)}: in the lesson's kernels copying first takes "
         f"{' and '.join(parts)} the time in place."
     )
 
@@ -268,7 +268,7 @@ def _caption(measured: Measurements, points: dict) -> str:
     if costs:
         low, high = min(costs, key=costs.get), max(costs, key=costs.get)
         words.append(
-            f"In these kernels copying first takes {ratio(costs[low])} "
+            f"In the lesson's kernels copying first takes {ratio(costs[low])} "
             f"({CALL_LABELS[low[1]]} at {shape_label(low[0])}) to {ratio(costs[high])} "
             f"({CALL_LABELS[high[1]]} at {shape_label(high[0])}) the time in place."
         )

@@ -18,7 +18,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     "does not hold",
     "not measured",
 )
-# Times that differ by less count as even: two recordings of one GPU can differ so.
+# Times that differ by less count as even.
 NOISE = 0.03
 MARGIN = f"{100 * NOISE:.0f} %"
 AT_WORKED = "At T = 8192, K = 4096, N = 14336"

@@ -70,8 +70,8 @@ def sm_count(m: Evidence) -> Verdict:
 def sustained_rate(m: Evidence) -> Verdict:
     rate = m["ceilings.gemm_tflops"]
     return (holds if about(rate, 490) else fails)(
-        f"The vendor library's fastest product ran at {rate} on {m.word('gpu.name')}; "
-        "the lesson's figure is an H100's."
+        f"The fastest vendor product of the ceilings ran at {rate} on "
+        f"{m.word('gpu.name')}; the lesson's figure is an H100's."
     )
 
 
@@ -98,7 +98,7 @@ def layer_time(m: Evidence) -> Verdict:
         good,
         2,
         f"On {m.word('gpu.name')} they took {vendor} through the vendor library and "
-        f"{lesson} through these kernels; the lesson's figure is an H100's.",
+        f"{lesson} through the lesson's kernels; the lesson's figure is an H100's.",
     )
 
 
@@ -108,7 +108,10 @@ def layer_time(m: Evidence) -> Verdict:
 )
 def dw_is_slowest(m: Evidence) -> Verdict:
     words, good = [], 0
-    names = {"vendor": "Through the vendor library", "lesson": "in these kernels"}
+    names = {
+        "vendor": "Through the vendor library",
+        "lesson": "in the lesson's kernels",
+    }
     for implementation, name in names.items():
         times = {op: m[f"{GEMM}.{op}.{implementation}.ms"] for op in OPS}
         slowest = max(times, key=times.get)
@@ -162,13 +165,14 @@ def library_is_faster(m: Evidence) -> Verdict:
     vendor, lesson = (m[f"{GEMM}.sum.{who}.ms"] for who in ("vendor", "lesson"))
     if longer(lesson, vendor):
         return holds(
-            f"Over the three together these kernels need {more(lesson, vendor)} more "
-            "time than the library. They load through plain pointers, with one tile "
-            "size and no tuning: they are written to be read."
+            "Over the three together the lesson's kernels need "
+            f"{more(lesson, vendor)} more time than the library. They load through "
+            "plain pointers, with one tile size and no tuning: they are written to be "
+            "read."
         )
     return fails(
-        "Over the three together these kernels need no more time than the library, "
-        f"{lesson} and {vendor}."
+        "Over the three together the lesson's kernels need no more time than the "
+        f"library, {lesson} and {vendor}."
     )
 
 
@@ -217,13 +221,13 @@ def below_the_peak(m: Evidence) -> Verdict:
     peak, best = m["ceilings.peak_tflops"], m["ceilings.gemm_tflops"]
     if best < peak:
         return holds(
-            f'The vendor library reaches {best} of {peak}, so "percent of peak" says '
-            "little about a kernel: these pages compare with the vendor's time on the "
-            "same chip in the same minute instead."
+            f"The fastest vendor product of the ceilings ran at {best} of {peak}, so "
+            '"percent of peak" says little about a kernel: these pages compare with '
+            "the vendor's time on the same chip in the same minute instead."
         )
     return fails(
-        f"The vendor library reached {best}, the computed peak is {peak}: the clock "
-        "taken for it is lower than the one the chip ran at."
+        f"The fastest vendor product of the ceilings ran at {best}, the computed peak "
+        f"is {peak}: the clock taken for it is lower than the one the chip ran at."
     )
 
 

@@ -124,12 +124,12 @@ def equal_time(m: Evidence) -> Verdict:
     slow, fast = max(times, key=times.get), min(times, key=times.get)
     if longer(times[slow], times[fast]):
         return holds(
-            f"{AT_WORKED} {slow} took {times[slow]} in these kernels, "
+            f"{AT_WORKED} {slow} took {times[slow]} in the lesson's kernels, "
             f"{ratio(times[slow] / times[fast])} the time of {fast}, {times[fast]}."
         )
     return fails(
-        f"{AT_WORKED} they do here: these kernels took between {times[fast]} and "
-        f"{times[slow]}, which is even within {MARGIN}."
+        f"{AT_WORKED} they do here: the lesson's kernels took between "
+        f"{times[fast]} and {times[slow]}, which is even within {MARGIN}."
     )
 
 
@@ -287,7 +287,7 @@ def turned_load(m: Evidence) -> Verdict:
     if dx > forward + NOISE:
         return holds(
             f"dX stands closer to the vendor library than forward does, {dx} against "
-            f"{forward}: the turned load is not what holds these kernels back."
+            f"{forward}: the turned load is not what holds the lesson's kernels back."
         )
     return holds(
         f"The two lie within three hundredths of each other, {dx} and {forward}: on "
@@ -314,8 +314,8 @@ def as_exact(m: Evidence) -> Verdict:
     return counted(
         good,
         len(found),
-        f"Against fp64, the error of these kernels is {span(found)} that of the vendor "
-        f"library, no larger in {good} of {len(found)} products.",
+        f"Against fp64, the error of the lesson's kernels is {span(found)} that of the "
+        f"vendor library, no larger in {good} of {len(found)} products.",
     )
 
 

@@ -103,7 +103,10 @@ def worked_step(m: Evidence) -> Verdict:
         missed.append(f"{short_of(ratio, STEP_RATIO)} short of {STEP_RATIO} times")
     if ours > STEP_MS:
         missed.append(f"{100 * (ours / STEP_MS - 1):.1f} % over {STEP_MS} ms")
-    aim = f"That is {joined(missed)}." if missed else "Both aims are met."
+    aims = f"{STEP_RATIO} times and {STEP_MS} ms"
+    aim = f"Both aims, {aims}, are met."
+    if missed:
+        aim = f"The aims are {aims}: that is {joined(missed)}."
     return counted(
         2 - len(missed),
         2,
@@ -152,7 +155,7 @@ def least_of_all(found: dict[tuple, Number], target: float) -> Verdict:
     call, shape = least = min(found, key=found.get)
     good = sum(ratio >= target for ratio in found.values())
     short = (
-        f", {short_of(found[least], target)} short of that"
+        f", {short_of(found[least], target)} short of {target:.2f}"
         if found[least] < target
         else ""
     )
@@ -495,6 +498,7 @@ def library_calls_are_cheaper(m: Evidence) -> Verdict:
     return counted(
         cheaper,
         len(pairs),
-        f"It does for {cheaper} of {len(pairs)} products; the most costly call of ours "
-        f"takes {ours}, the library's for the same product {vendor}.",
+        f"The host spends less on the vendor library's call for {cheaper} of "
+        f"{len(pairs)} products; our most costly call takes {ours}, the library's for "
+        f"the same product {vendor}.",
     )

@@ -24,6 +24,7 @@ from generate.shapes import (
     TIMELINE_FACTORS,
     TIMELINE_SHAPES,
     WORKED,
+    Shape,
 )
 from kernels.plan import (
     cdiv,
@@ -43,8 +44,12 @@ NARROW = {
     (4096, 16): "a LoRA factor of rank 16",
 }
 
-# Whose last wave is partly filled, one program a tile.
+# Whose last wave is partly filled, one program a tile; the second has full ones
+# before it.
 LAST_WAVE = ((16384, 768, 3072), (4096, 2880, 2880))
+SEVERAL_WAVES = LAST_WAVE[1]
+# SM-time with a program, in percent, from which the chip counts as filled.
+FULL = 95
 
 dw_starves = Said("lesson/dw-starves", "4. Kernel 2: dW, and why it starves")
 split_k = Said("lesson/split-k", "5. Split-K over T")
@@ -155,21 +160,25 @@ def twenty_percent(m: Evidence) -> Verdict:
     }
     found = {names[f]: m[f"{DW}.none.1.{f}"] for f in names}
     name = min(found, key=lambda name: abs(found[name] - 20))
-    nearest = f"comes nearest to the question's 20 %, with {found[name]}"
     if abs(found[name] - 20) <= 5:
-        return holds(f"{AT_STARVED}, of the three that are counted, {name} {nearest}.")
+        return holds(
+            f"{AT_STARVED}, of the three that are counted, {name} comes nearest to the "
+            f"question's 20 %, with {found[name]}."
+        )
+    listed = ", ".join(f"{name} {share}" for name, share in found.items())
+    none_near = f"{AT_STARVED} no counted share is near 20 %: {listed}"
     fill = m.get("timeline.32768x640x640.1.fill_pct")
     if fill is None:
-        return fails(f"{AT_STARVED} no reading is near it: {name} {nearest}.")
+        return fails(f"{none_near}.")
     where = (
         f"at K = N = 640, {m.tiles(640, 640)} tiles, SMs had work for {fill} of SM-time"
     )
     if abs(fill - 20) <= 5:
         return in_part(
-            f"It depends on the layer. {AT_STARVED} {name} {nearest}; {where}, and "
-            "there the figure is right."
+            f"It depends on the layer. {none_near}; {where}, and there the figure is "
+            "right."
         )
-    return fails(f"{AT_STARVED} {name} {nearest}; {where}.")
+    return fails(f"{none_near}; {where}.")
 
 
 @dw_starves(
@@ -432,6 +441,25 @@ def full_grid(m: Evidence) -> Verdict:
 
 
 @split_k(
+    "rest-of-a-wave",
+    "Where full waves leave a few tiles for the last one, a split gains nothing: it "
+    "gives every tile another partial sum.",
+)
+def rest_of_a_wave(m: Evidence) -> Verdict:
+    key, at = shape_key(SEVERAL_WAVES), shape_label(SEVERAL_WAVES)
+    fill, gain = m[f"timeline.{key}.1.fill_pct"], m[f"split.{key}.gain"]
+    sentence = f"At {at} one program a tile fills {fill} of the SM-time"
+    if gain > 1 + NOISE:
+        return fails(f"{sentence}, and the best split gains {gain}.")
+    if fill >= FULL:
+        return in_part(f"{sentence}, and no split gains more than {MARGIN}.")
+    return holds(
+        f"{sentence} and leaves the rest idle, but no split gains more than {MARGIN}: "
+        "each gives every tile another partial sum, for the sake of a few."
+    )
+
+
+@split_k(
     "plan-is-close",
     "The split can be chosen before the launch, by arithmetic alone.",
 )
@@ -574,11 +602,11 @@ def few_share(m: Evidence) -> Verdict:
 def stream_k_fills(m: Evidence) -> Verdict:
     shapes = [shape_key(shape) for shape in TIMELINE_SHAPES]
     found = m.known([f"timeline.{shape}.stream_k.fill_pct" for shape in shapes])
-    good = sum(fill >= 95 for fill in found)
+    good = sum(fill >= FULL for fill in found)
     return counted(
         good,
         len(found),
-        "In stream-K form SMs held a program for 95 % of the SM-time or more at "
+        f"In stream-K form SMs held a program for {FULL} % of the SM-time or more at "
         f"{good} of {count(len(found), 'shape')}, for {min(found)} at the least.",
     )
 
@@ -600,15 +628,28 @@ def stream_k_sooner(m: Evidence) -> Verdict:
         sooner += longer(splits[best], ends)
         words.append(
             f"{shape_label(shape)} was done after {ends}, {fill} filled, and by the "
-            f"best split, S = {best}, after {splits[best]}, {split_fill} filled"
+            f"best traced split, S = {best}, after {splits[best]}, {split_fill} filled"
         )
-    return counted(
-        fuller + sooner,
-        4,
-        f"Of two shapes, stream-K filled the SMs better than the best split at "
-        f"{fuller} and was done more than {MARGIN} sooner at {sooner}: "
-        f"{'; '.join(words)}.",
+    sentence = (
+        f"Of the two shapes with a partly filled last wave, stream-K filled the SMs "
+        f"better than the best traced split at {fuller} and was done more than "
+        f"{MARGIN} sooner at {sooner}: {'; '.join(words)}."
     )
+    others = [shape for shape in TIMELINE_SHAPES if shape not in LAST_WAVE]
+    later = [ended for s in others if (ended := _later(m, s)) is not None]
+    if later:
+        sentence += (
+            f" At the other {count(len(later), 'traced shape')} it was done more than "
+            f"{MARGIN} later than the best traced split at {sum(later)}."
+        )
+    return counted(fuller + sooner, 4, sentence)
+
+
+def _later(m: Evidence, shape: Shape) -> bool | None:
+    """Whether stream-K ended later than every split; None if one was not traced."""
+    forms = ("stream_k", *TIMELINE_FACTORS)
+    ends = [m.get(f"timeline.{shape_key(shape)}.{form}.makespan_us") for form in forms]
+    return None if None in ends else longer(ends[0], min(ends[1:]))
 
 
 @timeline(

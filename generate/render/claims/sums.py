@@ -378,7 +378,7 @@ def adding_costs(m: Evidence) -> Verdict:
     if longer(add, over):
         return holds(
             "At the worked shape, accumulating takes "
-            f"{more(add, over)} longer in these kernels: {add} after {over}."
+            f"{more(add, over)} longer in the lesson's kernels: {add} after {over}."
         )
     if longer(over, add):
         return fails(
@@ -386,8 +386,8 @@ def adding_costs(m: Evidence) -> Verdict:
             f"kernels: {add} after {over}."
         )
     return in_part(
-        f"At the worked shape the difference is within {MARGIN} in these kernels: "
-        f"{add} accumulating, {over} overwriting."
+        f"At the worked shape the difference is within {MARGIN} in the lesson's "
+        f"kernels: {add} accumulating, {over} overwriting."
     )
 
 
