@@ -352,7 +352,7 @@ SHARED_TILES = (
     Candidate(128, 256, 64, 8, 4, 4, 0.632, 0.710, 4.6, 0.95, 5.76),
     Candidate(128, 128, 64, 8, 4, 2, 0.360, 0.360, 2.83, 0.511, 7.42),
 )
-# L2 hands out lines of so many bytes. Rows that begin elsewhere cost the copy engine
+# L2 keeps lines of so many bytes. Rows that begin elsewhere cost the copy engine
 # more of them: the more, the less their pitch has in common with a line.
 LINE_BYTES = 128
 # An operand is better copied to rows of whole lines where each of its elements is used
