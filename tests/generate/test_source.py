@@ -215,16 +215,18 @@ def test_fast_blocks_have_addresses_of_their_file(site):
 
 
 def test_grouped_is_dw_in_another_order(site):
-    """What the page says is left of the two files: names, the order and a cast."""
+    """What the page says is left of the two files: names, the order, counts in 64
+    bits and a cast."""
     page = (TEMPLATES / "fast" / "grouped.md.j2").read_text("utf-8")
     call = re.search(r'\{\{ difference\("dw", "fast/grouped", .*? \}\}', page)[0]
     shown = site.text(call).split("````diff\n", 1)[1].split("\n````", 1)[0]
     body = shown[shown.index("# [tile]") :].splitlines()
     left = [line for line in body if line.startswith(("-", "+"))]
     order = r"[-+]    (tiles_down|above, before|r|c) = .*"
+    counts = r"[-+]    (tiles_across|blocks) = tl\.cdiv.*"
     cast = r"[-+]        tl\.store\(out_ptrs, acc.*"
     for line in left:
-        assert re.fullmatch(rf"{order}|{cast}|-        # .*", line), line
+        assert re.fullmatch(rf"{order}|{counts}|{cast}|-        # .*", line), line
     assert len([line for line in left if re.fullmatch(order, line)]) == 6
 
 
