@@ -17,7 +17,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .PHONY: help serve test record check report render picture audit build clean \
-	site-environment test-environment record-environment
+	site-environment test-environment both-environments record-environment
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ serve: site-environment ## Render and serve the site on localhost
 		$(SITE) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT)
 
 # Triton's interpreter and its compiler cannot share a process: two pytest runs.
-test: site-environment test-environment ## Test everything that needs no GPU
+test: both-environments ## Test everything that needs no GPU
 	$(SITE) -c "import importlib.util as u; assert not u.find_spec('torch')"
 	$(SITE) -m generate check
 	$(SITE) -m generate render --check
@@ -74,6 +74,9 @@ site-environment:
 
 test-environment:
 	@sh .ci/setup.sh test
+
+both-environments:
+	@sh .ci/setup.sh both
 
 record-environment:
 	@sh .ci/setup.sh record

@@ -3,6 +3,7 @@
 #   site    .venv         rendering, checking, building and serving
 #   test    .venv-test    the same with torch (CPU is enough), Triton, tests
 #   record  .venv-record  recording, on a machine with an NVIDIA GPU
+# `both` makes the first two at once.
 # `browser` prints the Chromium that the tests and the still pictures use.
 # PYTHON=... picks the interpreter, CHROMIUM=... the browser.
 # An environment is finished when its file `complete` holds the key of what it
@@ -95,7 +96,8 @@ install() { # DIRECTORY PIP-ARGUMENTS...
     into=$1
     shift
     [ -t 1 ] || set -- --quiet "$@"
-    "$into/bin/python" -m pip --disable-pip-version-check install "$@" ||
+    # What is imported is compiled then: half of torch never is.
+    "$into/bin/python" -m pip --disable-pip-version-check install --no-compile "$@" ||
         stop "pip could not fill $into; its message is above."
 }
 
@@ -199,16 +201,34 @@ with open("pyproject.toml", "rb") as file:
     echo "$key" >"$directory/complete"
 }
 
+site_environment() {
+    environment .venv requirements.txt
+}
+
+test_environment() {
+    environment .venv-test requirements.txt requirements-kernels.txt requirements-test.txt
+}
+
 case ${1:-} in
 site)
     find_python
-    environment .venv requirements.txt
+    site_environment
     ;;
 test)
     find_python
     need_browser
     need_libatomic
-    environment .venv-test requirements.txt requirements-kernels.txt requirements-test.txt
+    test_environment
+    ;;
+both)
+    # apt serves one at a time: what it has to install comes first.
+    find_python
+    need_venv
+    need_browser
+    need_libatomic
+    site_environment &
+    test_environment
+    wait $!
     ;;
 record)
     find_python
@@ -221,6 +241,6 @@ browser)
     command -v "$browser"
     ;;
 *)
-    stop "usage: sh .ci/setup.sh site | test | record | browser"
+    stop "usage: sh .ci/setup.sh site | test | both | record | browser"
     ;;
 esac
