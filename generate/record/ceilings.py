@@ -20,16 +20,18 @@ GEMMS = (
 )
 
 # Dense 16-bit tensor-core FLOPs with fp32 sums, a clock and SM, by compute
-# capability: NVIDIA's architecture white papers.
+# capability: NVIDIA's architecture white papers. GeForce boards run those of the
+# capabilities in HALVED at half the rate of professional boards of the same chips.
 FLOPS_PER_CLOCK_PER_SM = {
     (7, 5): 1024,
     (8, 0): 2048,
-    (8, 6): 512,
-    (8, 9): 512,
+    (8, 6): 1024,
+    (8, 9): 1024,
     (9, 0): 4096,
     (10, 0): 8192,
-    (12, 0): 512,
+    (12, 0): 1024,
 }
+HALVED = ((7, 5), (8, 6), (8, 9), (12, 0))
 
 
 def steps(context: Context) -> int:
@@ -39,8 +41,9 @@ def steps(context: Context) -> int:
 def record(context: Context) -> Ceilings:
     copy = _copy(context)
     points = tuple(_gemm(context, *shape) for shape in GEMMS)
-    capability = torch.cuda.get_device_capability(context.device)
-    flops = FLOPS_PER_CLOCK_PER_SM.get(capability)
+    properties = torch.cuda.get_device_properties(context.device)
+    capability = properties.major, properties.minor
+    flops = flops_per_clock(capability, properties.name)
     return Ceilings(
         section="ceilings",
         **context.header,
@@ -51,6 +54,13 @@ def record(context: Context) -> Ceilings:
         if flops
         else f"no white paper figure for capability {capability} is known here",
     )
+
+
+def flops_per_clock(capability: tuple[int, int], name: str) -> int | None:
+    """Dense 16-bit FLOPs of a clock and SM; None where they are not known here."""
+    flops = FLOPS_PER_CLOCK_PER_SM.get(capability)
+    halved = capability in HALVED and "GeForce" in name
+    return flops // 2 if halved else flops
 
 
 def _copy(context: Context) -> Copy:

@@ -14,6 +14,7 @@ from generate import shapes
 from generate.record import (
     CannotRecord,
     Interrupted,
+    ceilings,
     context,
     occupancy,
     slug,
@@ -360,3 +361,29 @@ def test_test_outcomes_name_their_kernels(tmp_path: Path):
     assert failed.message == "too far"
     assert (passed.outcome, passed.message) == ("passed", None)
     assert (skipped.outcome, skipped.message) == ("skipped", "one GPU")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "sms", "clock_mhz", "tflops"),
+    [
+        # NVIDIA's datasheets: dense bf16 (T4: fp16) TFLOP/s at the boost clock.
+        ("Tesla T4", (7, 5), 40, 1590, 65),
+        ("NVIDIA GeForce RTX 2080 Ti", (7, 5), 68, 1545, 53.8),
+        ("NVIDIA A100-SXM4-80GB", (8, 0), 108, 1410, 312),
+        ("NVIDIA A10", (8, 6), 72, 1695, 125),
+        ("NVIDIA A40", (8, 6), 84, 1740, 149.7),
+        ("NVIDIA RTX A6000", (8, 6), 84, 1800, 154.8),
+        ("NVIDIA GeForce RTX 3090", (8, 6), 82, 1695, 71),
+        ("NVIDIA L4", (8, 9), 58, 2040, 121),
+        ("NVIDIA L40S", (8, 9), 142, 2520, 362.05),
+        ("NVIDIA RTX 6000 Ada Generation", (8, 9), 142, 2505, 364.2),
+        ("NVIDIA GeForce RTX 4090", (8, 9), 128, 2520, 165.2),
+        ("NVIDIA H100 80GB HBM3", (9, 0), 132, 1830, 989.4),
+        ("NVIDIA RTX PRO 6000 Blackwell", (12, 0), 188, 2617, 503.8),
+        ("NVIDIA GeForce RTX 5090", (12, 0), 170, 2407, 209.5),
+    ],
+)
+def test_no_datasheet_is_above_the_bound(name, capability, sms, clock_mhz, tflops):
+    """What a board honestly reaches is never refused, nor is the bound a loose one."""
+    flops = ceilings.flops_per_clock(capability, name)
+    assert 0.99 * tflops <= sms * clock_mhz * flops / 1e6 <= 1.05 * tflops
