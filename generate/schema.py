@@ -1057,8 +1057,13 @@ def _section(name: str, text: str) -> Section:
     try:
         return SECTIONS[name].model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{_where(first)}{_what(first)}") from None
+        raise DataError(first_fault(error)) from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first field that breaks the contract, and how."""
+    first = error.errors()[0]
+    return f"{_where(first)}{_what(first)}"
 
 
 def write_section(file: Path, section: Section) -> None:

@@ -10,6 +10,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,7 +22,14 @@ from rich.progress import (
 )
 
 from generate.digest import kernels_digest
-from generate.schema import SECTIONS, DataError, Recording, recordings, write_section
+from generate.schema import (
+    SECTIONS,
+    DataError,
+    Recording,
+    first_fault,
+    recordings,
+    write_section,
+)
 from generate.shapes import Shape
 
 
@@ -34,9 +42,35 @@ class Interrupted(Exception):
 
 
 def sentence(error: Exception) -> str:
-    """An exception in one line, as a recorded reason."""
-    lines = str(error).strip().splitlines() or ["no reason given"]
-    return f"{type(error).__name__}: {lines[0]}"
+    """An exception in one line, as a recorded reason: its cause, and no path."""
+    return f"{type(error).__name__}: {without_paths(_cause(error))}"
+
+
+def _cause(error: Exception) -> str:
+    """The line of a message that says what is wrong."""
+    if isinstance(error, ValidationError):
+        return first_fault(error)
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    # Triton's, by name, as nothing here needs it: its compiler says last what is
+    # wrong, if not in the error that led to this one; the assembler, at first only
+    # that there is an error.
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "CompilationError" in names:
+        if error.__cause__:
+            return _cause(error.__cause__)
+        lines.reverse()
+    elif "PTXASError" in names:
+        found = [line for line in lines[1:] if re.search(r"\b(error|fatal)\s*:", line)]
+        lines = found + lines
+    return lines[0].strip() if lines else "no reason given"
+
+
+def without_paths(text: str) -> str:
+    """A text that says no folder, which names a machine and not what happened."""
+    home = os.path.expanduser("~")
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    return re.sub(r"~?/\S*/", "", text)
 
 
 def slug(name: str) -> str:

@@ -10,16 +10,14 @@ import contextlib
 import csv
 import ctypes
 import io
-import os
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 
 import torch
 
-from generate.record import calls
+from generate.record import calls, programs
 from generate.record.calls import DTYPE_NAME, Operands
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
@@ -260,38 +258,40 @@ def _counters(
     ncu = shutil.which("ncu")
     if ncu is None:
         return None, "Nsight Compute (ncu) is not installed", None
-    version = _run([ncu, "--version"]).stdout.strip().splitlines()[-1]
-    known = _run([ncu, "--query-metrics"]).stdout
-    bases = {line.split()[0] for line in known.splitlines() if line.strip()}
-    for metric in METRICS.values():
-        if metric.split(".")[0] not in bases:
-            return None, f"{version} does not know {metric} here", version
-    shapes = [",".join(map(str, shape)) for shape in context.only]
-    command = [
-        ncu,
-        *("--csv", "--page", "raw", "--print-units", "base"),
-        # Clocks are left as they are found.
-        *("--clock-control", "none", "--profile-from-start", "off"),
-        *("--kernel-name", "regex:^(forward|dx|dw|reduce|stream_k)_kernel"),
-        *("--metrics", ",".join(METRICS.values())),
-        *(sys.executable, "-m", __spec__.name, *shapes),
-    ]
+    # The profiled program needs memory, too.
+    torch.cuda.empty_cache()
     try:
-        ran = _run(command, timeout=PROFILER_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return None, f"{version} took longer than {PROFILER_TIMEOUT_S} s", version
-    if "ERR_NVGPUCTRPERM" in ran.stdout + ran.stderr:
+        version = programs.last_line(_profiler(context, ncu, "--version"))
+    except programs.Unreadable as error:
+        return None, f"Nsight Compute does not run: {error}", None
+    try:
+        known = _profiler(context, ncu, "--query-metrics")
+        bases = {line.split()[0] for line in known.splitlines() if line.strip()}
+        for metric in METRICS.values():
+            if metric.split(".")[0] not in bases:
+                return None, f"{version} does not know {metric} here", version
+        shapes = [",".join(map(str, shape)) for shape in context.only]
+        said = _profiler(
+            context,
+            ncu,
+            *("--csv", "--page", "raw", "--print-units", "base"),
+            # Clocks are left as they are found.
+            *("--clock-control", "none", "--profile-from-start", "off"),
+            *("--kernel-name", "regex:^(forward|dx|dw|reduce|stream_k)_kernel"),
+            *("--metrics", ",".join(METRICS.values())),
+            *(sys.executable, "-m", __spec__.name, *shapes),
+        )
+    except programs.Unreadable as error:
+        return None, f"{version}: {error}", version
+    if "ERR_NVGPUCTRPERM" in said:
         return None, "the driver lets only administrators read counters", version
-    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
+    lines = [line for line in said.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
-    if ran.returncode or len(rows) != PROFILED * len(
-        cases(context.facts, context.only)
-    ):
-        words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
-        return None, f"{version} failed: {words[-1]}", version
+    if len(rows) != PROFILED * len(cases(context.facts, context.only)):
+        return None, f"{version} failed, it said: {programs.last_line(said)}", version
     try:
         read = [_read(row) for row in rows]
-    except (KeyError, ValueError) as error:
+    except Exception as error:  # Whatever an optional program may print.
         return None, f"{version} answered unreadably: {error!r}", version
     found = []
     for first in range(0, len(read), PROFILED):
@@ -299,6 +299,13 @@ def _counters(
         launches.sort(key=lambda counters: counters.time_ms)
         found.append(launches[PROFILED // 2])
     return found, None, version
+
+
+def _profiler(context: Context, *command: str) -> str:
+    """What Nsight Compute says; in its plainest words, which `_read` reads."""
+    return programs.run(
+        [*command], context, PROFILER_TIMEOUT_S, may_fail=True, LC_ALL="C"
+    )
 
 
 def _read(row: dict) -> Counters:
@@ -317,13 +324,6 @@ def _read(row: dict) -> Counters:
         dram_read_bytes=int(read["dram_read_bytes"]),
         dram_write_bytes=int(read["dram_write_bytes"]),
         atomic_requests=int(read["red_requests"] + read["atom_requests"]),
-    )
-
-
-def _run(command: list[str], timeout: float | None = None):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout, env=environment
     )
 
 

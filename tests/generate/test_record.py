@@ -321,22 +321,25 @@ def test_nvml_may_refuse_any_question(monkeypatch):
         (None, "not installed"),
         ("==ERROR== ERR_NVGPUCTRPERM - no permission", "administrators"),
         ("==ERROR== something else", "something else"),
+        ("", "said: nothing"),
     ],
 )
 def test_counters_may_be_forbidden(monkeypatch, answer, reason):
     """No profiler, no permission, any failure: null with the reason
     (HazyResearch/ThunderKittens#73)."""
 
-    def run(command, timeout=None):
+    def run(command, *_, **variables):
+        assert variables["LC_ALL"] == "C"  # no commas for points
         if "--version" in command:
-            return SimpleNamespace(stdout="Version 1", stderr="", returncode=0)
+            return "Version 1"
         if "--query-metrics" in command:
-            names = "\n".join(m.split(".")[0] for m in occupancy.METRICS.values())
-            return SimpleNamespace(stdout=names, stderr="", returncode=0)
-        return SimpleNamespace(stdout=answer, stderr="", returncode=1)
+            return "\n".join(m.split(".")[0] for m in occupancy.METRICS.values())
+        return answer
 
-    monkeypatch.setattr(occupancy.shutil, "which", lambda _: answer and "/bin/ncu")
-    monkeypatch.setattr(occupancy, "_run", run)
+    monkeypatch.setattr(
+        occupancy.shutil, "which", lambda _: None if answer is None else "ncu"
+    )
+    monkeypatch.setattr(occupancy.programs, "run", run)
     counters, why, _ = occupancy._counters(SimpleNamespace(facts=H200, only=()))
     assert counters is None
     assert reason in why
