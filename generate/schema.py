@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+import re
 import statistics
 from collections import Counter
 from datetime import date
@@ -260,8 +261,9 @@ class Trace(Model):
             raise ValueError("needs sm, start_ns and end_ns of each program")
         if min(self.start_ns):
             raise ValueError("start_ns must count from the first start")
+        # A program may be shorter than a step of the clock, all of them cannot.
         spans = zip(self.start_ns, self.end_ns, strict=True)
-        if any(end <= start for start, end in spans):
+        if any(end < start for start, end in spans) or not max(self.end_ns):
             raise ValueError("end_ns must come after start_ns")
         return self
 
@@ -275,7 +277,13 @@ class Trace(Model):
         """Which of its SM's slots each program ran in: the first that was free."""
         lanes = [0] * len(self.sm)
         free: dict[int, list[int]] = {}
-        for program in sorted(range(len(self.sm)), key=self.start_ns.__getitem__):
+
+        def order(program: int) -> tuple[int, bool]:
+            """Of those that start at once, what takes no time is the first to go."""
+            start = self.start_ns[program]
+            return start, self.end_ns[program] > start
+
+        for program in sorted(range(len(self.sm)), key=order):
             ends = free.setdefault(self.sm[program], [])
             start = self.start_ns[program]
             lane = next((i for i, end in enumerate(ends) if end <= start), len(ends))
@@ -884,9 +892,19 @@ class Occupancy(Section):
 
 class Timelines(Section):
     section: Literal["timelines"]
-    timer_resolution_ns: Size
-    """The smallest step between two readings of the device's clock."""
+    timer_resolution_ns: Size | None
+    """The smallest step between two readings of the device's clock; null where no
+    point has a trace, each by its own reason."""
     points: Annotated[tuple[TimelinePoint, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _resolution_of_a_trace(self):
+        spans = [point.trace.makespan_ns for point in self.points if point.trace]
+        if (self.timer_resolution_ns is None) != (not spans):
+            raise ValueError("needs timer_resolution_ns where a point has a trace")
+        if spans and self.timer_resolution_ns > max(spans):
+            raise ValueError("timer_resolution_ns is longer than any launch")
+        return self
 
 
 class Determinism(Section):
@@ -1028,7 +1046,14 @@ def recordings(data: Path) -> list[Recording]:
     for folder in sorted(orphans):
         raise DataError(f"{folder}: environment.json is missing")
     found = [Recording(folder) for folder in folders]
-    return sorted(found, key=lambda r: (r.environment.recorded_on, r.name))
+    return sorted(found, key=lambda r: (r.environment.recorded_on, _numbered(r.name)))
+
+
+def _numbered(name: str) -> list[str | int]:
+    """A name to sort by: -10 comes after -9."""
+    return [
+        int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)
+    ]
 
 
 def read_section(file: Path) -> Section:

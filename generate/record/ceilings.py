@@ -1,10 +1,13 @@
 """Section `ceilings`: what this device reaches at most."""
 
+from collections.abc import Callable
+
 import torch
 
 from generate.record import sentence
 from generate.record.calls import DTYPE, DTYPE_NAME
 from generate.record.context import Context
+from generate.record.timing import Call
 from generate.schema import Ceilings, Copy, VendorGemm
 from generate.shapes import WORKED
 
@@ -64,34 +67,35 @@ def flops_per_clock(capability: tuple[int, int], name: str) -> int | None:
 
 
 def _copy(context: Context) -> Copy:
-    source = torch.empty(COPIED_BYTES // 4, device=context.device).normal_()
-    target = torch.empty_like(source)
-    times, state = context.timer.compare({"copy": lambda: target.copy_(source)})
-    context.advance()
-    return Copy(
-        samples_ms=times["copy"],
-        state=state,
-        skipped_reason=None,
-        copied_bytes=COPIED_BYTES,
-    )
+    # Source and target leave a small device half of its memory.
+    free, _ = torch.cuda.mem_get_info(context.device)
+    size = min(COPIED_BYTES // 4, free // 16)
+
+    def copying():
+        source = torch.empty(size, device=context.device).normal_()
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    return Copy(copied_bytes=4 * size, **_timed(context, copying))
 
 
 def _gemm(context: Context, t: int, k: int, n: int) -> VendorGemm:
-    times, state, reason = {"gemm": None}, None, None
-    try:
+    def multiplying():
         a = torch.empty(t, k, dtype=DTYPE, device=context.device).normal_()
         b = torch.empty(k, n, dtype=DTYPE, device=context.device).normal_()
-        times, state = context.timer.compare({"gemm": lambda: torch.mm(a, b)})
-    except Exception as error:  # A product too large for the device is a skip.
+        return lambda: torch.mm(a, b)
+
+    timed = _timed(context, multiplying)
+    return VendorGemm(T=t, K=k, N=n, dtype=DTYPE_NAME, **timed)
+
+
+def _timed(context: Context, make: Callable[[], Call]) -> dict:
+    """The fields of a timed point without an error; make: its operands and call."""
+    times, state, reason = {"call": None}, None, None
+    try:
+        times, state = context.timer.compare({"call": make()})
+    except Exception as error:  # What is too large for the device is a skip.
         torch.cuda.empty_cache()
         reason = sentence(error)
     context.advance()
-    return VendorGemm(
-        T=t,
-        K=k,
-        N=n,
-        dtype=DTYPE_NAME,
-        samples_ms=times["gemm"],
-        state=state,
-        skipped_reason=reason,
-    )
+    return {"samples_ms": times["call"], "state": state, "skipped_reason": reason}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from generate.record import calls, programs
+from generate.record import calls, programs, sentence
 from generate.record.calls import DTYPE_NAME, Operands
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
@@ -31,7 +31,7 @@ from generate.shapes import (
 )
 from kernels import device, host, ops
 from kernels.fast import ops as fast
-from kernels.plan import Device, FastPlan, rung_plan
+from kernels.plan import Device, FastPlan, fast_plan
 
 PROFILER_TIMEOUT_S = 240
 # Of so many profiled launches of a case, the one of the median time counts.
@@ -78,7 +78,7 @@ def cases(facts: Device, only: tuple[Shape, ...] = ()) -> list[Case]:
             Case("dw", shape, "none" if split_t == 1 else "atomic", split_t)
             for split_t in TIMELINE_FACTORS
         ]
-        if rung_plan("stream_k", "dw", shape, 2, facts):
+        if stream_k_plan(shape, facts):
             found.append(Case("stream_k", shape, "atomic"))
     for shape in only or (STARVED,):
         found += [
@@ -120,7 +120,9 @@ def launch(
         if case.kernel in ("forward", "dx"):
             operands.call(case.kernel, "overwrite", "lesson")()
         elif case.kernel == "stream_k":
-            operands.planned_call("dw", "overwrite", _stream_k_plan(case.shape))()
+            facts = device.facts(torch.cuda.current_device())
+            plan = stream_k_plan(case.shape, facts)
+            operands.planned_call("dw", "overwrite", plan)()
         else:
             operands.split_call(case.reduction, case.split_t)()
     finally:
@@ -128,9 +130,10 @@ def launch(
     return spy.launched
 
 
-def _stream_k_plan(shape: Shape) -> FastPlan | None:
-    facts = device.facts(torch.cuda.current_device())
-    return rung_plan("stream_k", "dw", shape, 2, facts)
+def stream_k_plan(shape: Shape, facts: Device) -> FastPlan | None:
+    """Stream-K's best launch of dW by atomic adds, which splits are held against."""
+    p = fast_plan("dw", shape, 2, facts, reduction="atomic", kernel="stream_k")
+    return p if p.kernel == "stream_k" else None
 
 
 def steps(context: Context) -> int:
@@ -138,20 +141,24 @@ def steps(context: Context) -> int:
 
 
 def record(context: Context) -> Occupancy:
-    compiled, utilizations = [], []
+    found = {}
     for case in cases(context.facts, context.only):
-        operands = Operands(case.shape, context.device)
-        compiled.append(launch(case, operands))
-        utilizations.append(_utilization(context, case, operands))
+        with context.omitting(f"occupancy of {case}"):
+            operands = Operands(case.shape, context.device)
+            launched = launch(case, operands)
+            resident = resident_programs(launched[1], context.facts.warp_size)
+            found[case] = launched, resident, _utilization(context, case, operands)
         context.advance()
-    counters, reason, profiler = _counters(context)
+    if not found:
+        raise RuntimeError("no kernel could be launched")
+    del operands, launched
+    counters, reason, profiler = _counters(context, len(found))
     context.advance()
     points = []
-    for index, case in enumerate(cases(context.facts, context.only)):
+    for index, (case, (launched, resident, utilization)) in enumerate(found.items()):
         read = counters[index] if counters else None
-        resident = resident_programs(compiled[index][1], context.facts.warp_size)
         points.append(
-            _point(case, compiled[index], resident, read, reason, utilizations[index])
+            _point(context, case, launched, resident, read, reason, utilization)
         )
     return Occupancy(
         section="occupancy",
@@ -162,6 +169,7 @@ def record(context: Context) -> Occupancy:
 
 
 def _point(
+    context: Context,
     case: Case,
     launched: tuple,
     resident: int,
@@ -173,7 +181,8 @@ def _point(
     t, k, n = case.shape
     configuration = None
     if case.kernel == "stream_k":
-        configuration = calls.configuration(_stream_k_plan(case.shape))
+        plan = stream_k_plan(case.shape, context.facts)
+        configuration = calls.configuration(plan)
     elif case.kernel != "reduce":
         configuration = Configuration(
             block_t=constants["BLOCK_T"],
@@ -244,17 +253,18 @@ def _utilization(
         ahead.record()
         graph.replay()
         ahead.synchronize()
-    rates = context.nvml.ask("DeviceGetUtilizationRates")
+    found, reason = context.nvml.answers(rates=("DeviceGetUtilizationRates",))
     torch.cuda.synchronize()
-    if rates is None:
-        return None, context.nvml.reason
-    return float(rates.gpu), None
+    return None if reason else float(found["rates"].gpu), reason
 
 
 def _counters(
-    context: Context,
+    context: Context, count: int
 ) -> tuple[list[Counters] | None, str | None, str | None]:
-    """Counters of every case, or the reason why there are none; the profiler."""
+    """Counters of the cases that run, or the reason for none; the profiler.
+
+    count: how many cases those are.
+    """
     ncu = shutil.which("ncu")
     if ncu is None:
         return None, "Nsight Compute (ncu) is not installed", None
@@ -287,7 +297,7 @@ def _counters(
         return None, "the driver lets only administrators read counters", version
     lines = [line for line in said.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
-    if len(rows) != PROFILED * len(cases(context.facts, context.only)):
+    if len(rows) != PROFILED * count:
         return None, f"{version} failed, it said: {programs.last_line(said)}", version
     try:
         read = [_read(row) for row in rows]
@@ -342,7 +352,11 @@ def _profiled(arguments: list[str]) -> None:
     only = tuple(parse(text) for text in arguments)
     for case in cases(device.facts(current.index), only):
         operands = Operands(case.shape, current)
-        launch(case, operands)
+        try:
+            launch(case, operands)
+        except Exception as error:  # It fails in the recorder, too, and is left out.
+            print(sentence(error))
+            continue
         for _ in range(PROFILED):
             launch(case, operands, watch=_profiling())
 
