@@ -13,7 +13,7 @@ import torch
 from generate.record import sentence
 from generate.record.calls import DTYPE, DTYPE_NAME, GEMM_CALLS, Operands
 from generate.record.context import Context
-from generate.record.timing import Call, attempt
+from generate.record.timing import Call, attempt, in_turn
 from generate.schema import Launches, LaunchPoint
 from generate.shapes import LAUNCH_SHAPE, Shape
 from kernels import matmul, matmul_dw, matmul_dx
@@ -145,8 +145,9 @@ class _Kept:
 def _compared(calls: dict[str, Callable]) -> dict[str, tuple[float, ...]]:
     """Microseconds of a call, in turns, each sample the mean of many calls."""
     times = {way: [] for way in calls}
-    for _ in range(SAMPLES):
-        for way, call in calls.items():
+    for turn in range(SAMPLES):
+        for way in in_turn([*calls], turn):
+            call = calls[way]
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(CALLS):

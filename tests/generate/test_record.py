@@ -3,7 +3,9 @@
 import importlib
 import subprocess
 import sys
+from collections import Counter
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -22,6 +24,7 @@ from generate.record import (
     launches,
     occupancy,
     slug,
+    timing,
     verification,
 )
 from generate.record.calls import Outcomes
@@ -652,3 +655,18 @@ def test_no_datasheet_is_above_the_bound(name, capability, sms, clock_mhz, tflop
     """What a board honestly reaches is never refused, nor is the bound a loose one."""
     flops = ceilings.flops_per_clock(capability, name)
     assert 0.99 * tflops <= sms * clock_mhz * flops / 1e6 <= 1.05 * tflops
+
+
+@pytest.mark.parametrize(("calls", "samples"), [(2, 20), (3, 40), (4, 40), (8, 40)])
+def test_no_call_has_a_neighbor_of_its_own(calls, samples):
+    """Each stands as often at each place, and behind each other, as any may."""
+    rounds = [timing.in_turn(range(calls), turn) for turn in range(samples)]
+    assert all(sorted(order) == [*range(calls)] for order in rounds)
+    places = Counter(place for order in rounds for place in enumerate(order))
+    pairs = Counter(pair for order in rounds for pair in pairwise(order))
+    assert len(places) == calls**2 and len(pairs) == calls * (calls - 1)
+    for times in (places, pairs):
+        assert max(times.values()) - min(times.values()) <= 2
+    # As many rounds as two squares have leave no difference at all.
+    whole = Counter(pair for order in rounds[: 2 * calls] for pair in pairwise(order))
+    assert set(whole.values()) == {2}
