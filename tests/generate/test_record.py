@@ -1,6 +1,7 @@
 """The recorder, as far as it runs without a GPU."""
 
 import importlib
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -670,3 +671,38 @@ def test_no_call_has_a_neighbor_of_its_own(calls, samples):
     # As many rounds as two squares have leave no difference at all.
     whole = Counter(pair for order in rounds[: 2 * calls] for pair in pairwise(order))
     assert set(whole.values()) == {2}
+
+
+# Stands in for Python and for the environments that it makes: has a GPU, and a torch
+# that sees it unless it is asked in an environment of its own.
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+*"-m venv"*) for made; do :; done; mkdir -p "$made/bin"; cp "$0" "$made/bin/python" ;;
+*purelib*) echo {root} ;;
+*is_available*) exit {blind} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("blind", [0, 1])
+def test_an_environment_that_sees_no_gpu_is_not_finished(tmp_path, blind):
+    """A torch too new for the driver is said, and made anew the next time."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "kernels").mkdir()
+    for name in (".ci/setup.sh", "pyproject.toml", "kernels/__init__.py"):
+        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    (tmp_path / "requirements.txt").touch()
+    python = tmp_path / "python"
+    python.write_text(PYTHON.format(root=tmp_path, blind=blind), "utf-8")
+    python.chmod(0o755)
+    ran = subprocess.run(
+        ["sh", ".ci/setup.sh", "record"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": str(python), "CC": "cc"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == blind
+    assert ("sees no GPU" in ran.stderr) == bool(blind)
+    assert (tmp_path / ".venv-record" / "complete").is_file() != bool(blind)
