@@ -198,6 +198,10 @@ with open("pyproject.toml", "rb") as file:
         install "$directory" -c requirements.txt -c requirements-kernels.txt \
             -c requirements-test.txt "$@"
     fi
+    "$directory/bin/python" -c \
+        'import sys, torch; sys.exit(not torch.cuda.is_available())' || stop \
+        "The torch in $directory sees no GPU, which an NVIDIA driver too old for it" \
+        "explains: install one that fits the driver for $python and try again."
     echo "$key" >"$directory/complete"
 }
 

@@ -6,6 +6,7 @@ maximum, so that an honest number of an unknown, faster GPU passes.
 
 import hashlib
 import json
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from generate.schema import (
     DeterminismPoint,
     GemmPoint,
     Gpu,
+    LaunchPoint,
     OccupancyPoint,
     Recording,
     SanitizerPoint,
     Shape,
     SplitPoint,
     TimelinePoint,
+    Timelines,
     Training,
     TransposePoint,
     TrapPoint,
@@ -40,6 +43,10 @@ SLOWEST = 500
 LAUNCH_MS = 1.0
 # Relative error above this is a wrong result, not rounding: bf16 keeps 8 bits.
 LARGEST_ERROR = 2**-7
+# Of any GPU with tensor cores: the FLOPs it does while it copies a byte of memory.
+FLOPS_PER_BYTE = 10, 5000
+# Between these bounds lies what a call costs a host, in microseconds.
+HOST_US = 0.1, 10_000
 # Sections of products of the kernels and the vendor's, each a whole operation.
 TIMED = ("gemms", "ladder", "further", "splits", "determinism", "transposes")
 # Times must grow where the contraction is this many times deeper and no other
@@ -47,6 +54,8 @@ TIMED = ("gemms", "ladder", "further", "splits", "determinism", "transposes")
 # is read in other ways, which cost more than size does.
 MORE_WORK = 4
 EVEN = 64
+# Nor need they below this roofline of the larger: launches take as long.
+GROWS_FROM_MS = 0.02
 
 
 def check(data: Path) -> list[str]:
@@ -94,13 +103,16 @@ def _faults(recording: Recording) -> Iterator[tuple[str, str]]:
     gpu, ceilings = recording.environment.gpu, recording.ceilings
     if ceilings:
         yield from _ceilings(ceilings, gpu)
+    if ceilings and ceilings.measured:
         for name in TIMED:
             if section := getattr(recording, name):
                 yield from _physics(f"{name}.json", section.points, ceilings, gpu)
-    for name in TIMED:
-        if section := getattr(recording, name):
-            yield from _growth(f"{name}.json", section.points)
+                yield from _growth(f"{name}.json", section.points, ceilings, gpu)
+        if recording.timelines:
+            yield from _operations(recording.timelines, ceilings, gpu)
+    yield from _states(recording)
     for name, faults in (
+        ("launches", _launch),
         ("occupancy", _occupancy),
         ("timelines", _timeline),
         ("determinism", _repeats),
@@ -142,47 +154,96 @@ def _ceilings(ceilings: Ceilings, gpu: Gpu) -> Iterator[tuple[str, str]]:
             f"points.samples_ms: {ceilings.gemm_tflops:.2g} TFLOP/s is no rate of a "
             f"device of {peak:.0f}; are the samples in ms?",
         )
+    least, most = FLOPS_PER_BYTE
+    ratio = ceilings.gemm_tflops / ceilings.copy_.bandwidth_tbps
+    if not least <= ratio <= most:
+        yield (
+            "ceilings.json",
+            f"copy.samples_ms: no device does {ratio:.3g} FLOPs while it copies a "
+            "byte; are the samples in ms?",
+        )
+    if ceilings.copy_.copied_bytes > gpu.memory_bytes:
+        yield "ceilings.json", "copy.copied_bytes: the device has less memory"
 
 
 def _physics(
     file: str, points: tuple, ceilings: Ceilings, gpu: Gpu
 ) -> Iterator[tuple[str, str]]:
-    if not ceilings.measured:
-        return
-    ceiling = ceilings.gemm_peak_tflops
     for index, point in enumerate(points):
         where = f"points[{index}]"
-        if getattr(point, "way", None) == "the copy alone":
+        if (getattr(point, "extra_bytes", None) or 0) > gpu.memory_bytes:
+            yield file, f"{where}.extra_bytes: the device has less memory"
+        if not point.judged:
             continue
         if point.error is not None and point.error > LARGEST_ERROR:
             yield file, f"{where}.error: {point.error:.2g} is no rounding error"
         if point.samples_ms is None:
             continue
-        floor = floor_ms(point, _read_bytes(point), ceilings, gpu)
-        fastest = min(point.samples_ms)
-        if fastest < floor / TOLERANCE:
-            yield (
-                file,
-                f"{where}.samples_ms: {fastest:.3g} ms is below the roofline of "
-                f"{floor:.3g} ms",
-            )
-        rate = point.flops / point.time_ms / 1e9
-        if rate > TOLERANCE * ceiling:
-            yield (
-                file,
-                f"{where}.samples_ms: {rate:.0f} TFLOP/s is above the measured "
-                f"ceiling of {ceiling:.0f}",
-            )
-        if point.time_ms > SLOWEST * floor + LAUNCH_MS:
-            yield (
-                file,
-                f"{where}.samples_ms: {point.time_ms:.3g} ms is more than {SLOWEST} "
-                f"times the roofline of {floor:.3g} ms; are the samples in ms?",
-            )
+        for what in _operation(point, point.samples_ms, ceilings, gpu):
+            yield file, f"{where}.samples_ms: {what}"
+
+
+def _operations(
+    section: Timelines, ceilings: Ceilings, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
+    """Faults of the operations that are timed beside a trace, and of its length."""
+    for index, point in enumerate(section.points):
+        if point.trace is None:
+            continue
+        for field, samples in (
+            ("plain_ms", point.plain_ms),
+            ("traced_ms", point.traced_ms),
+            ("trace.end_ns", (point.trace.makespan_ns / 1e6,)),
+        ):
+            for what in _operation(point, samples, ceilings, gpu):
+                yield "timelines.json", f"points[{index}].{field}: {what}"
+
+
+def _operation(
+    point: Shape, samples: tuple[float, ...], ceilings: Ceilings, gpu: Gpu
+) -> Iterator[str]:
+    """What is wrong with the samples of a whole product."""
+    ceiling = ceilings.gemm_peak_tflops
+    floor = floor_ms(point, _read_bytes(point), ceilings, gpu)
+    fastest, median = min(samples), statistics.median(samples)
+    if fastest < floor / TOLERANCE:
+        yield f"{fastest:.3g} ms is below the roofline of {floor:.3g} ms"
+    rate = point.flops / median / 1e9
+    if rate > TOLERANCE * ceiling:
+        yield f"{rate:.0f} TFLOP/s is above the measured ceiling of {ceiling:.0f}"
+    if median > SLOWEST * floor + LAUNCH_MS:
+        yield (
+            f"{median:.3g} ms is more than {SLOWEST} times the roofline of "
+            f"{floor:.3g} ms; are the samples in ms?"
+        )
+
+
+def _states(recording: Recording) -> Iterator[tuple[str, str]]:
+    """States that the device cannot have been in."""
+    gpu = recording.environment.gpu
+    for name, section in recording.sections.items():
+        timed = [*enumerate(getattr(section, "points", ()))]
+        timed += [("copy", section.copy_)] if name == "ceilings" else []
+        for place, point in timed:
+            state = getattr(point, "state", None)
+            for field, most in (
+                ("clock_sm_mhz", gpu.clock_max_sm_mhz),
+                ("clock_memory_mhz", gpu.clock_max_memory_mhz),
+                # For a moment power may be above its limit.
+                ("power_w", gpu.power_limit_w and 2 * gpu.power_limit_w),
+            ):
+                read = state and getattr(state, field)
+                if read and most and read > TOLERANCE * most:
+                    where = place if place == "copy" else f"points[{place}]"
+                    yield (
+                        f"{name}.json",
+                        f"{where}.state.{field}: {read:g} is above {most:g}, which "
+                        "the device may reach",
+                    )
 
 
 def _read_bytes(
-    point: GemmPoint | SplitPoint | DeterminismPoint | TransposePoint,
+    point: GemmPoint | SplitPoint | DeterminismPoint | TransposePoint | TimelinePoint,
 ) -> int:
     """Bytes of the two operands, which a cold cache makes every call read."""
     itemsize = 4 if point.dtype == "float32" else 2
@@ -192,7 +253,9 @@ def _read_bytes(
     return elements[op] * itemsize
 
 
-def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
+def _growth(
+    file: str, points: tuple, ceilings: Ceilings, gpu: Gpu
+) -> Iterator[tuple[str, str]]:
     """Times that do not grow with the contraction.
 
     Only it: an output that is several times larger may take no longer on a GPU
@@ -212,6 +275,8 @@ def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
         for j, larger, large in alike[small.key[: -len(shape)]]:
             if larger[axis] < MORE_WORK * shape[axis]:
                 continue
+            if floor_ms(large, _read_bytes(large), ceilings, gpu) < GROWS_FROM_MS:
+                continue
             inside = all(a <= b for a, b in zip(shape, larger, strict=True))
             if inside and large.time_ms <= small.time_ms:
                 yield (
@@ -219,6 +284,16 @@ def _growth(file: str, points: tuple) -> Iterator[tuple[str, str]]:
                     f"points[{j}].samples_ms: {large.time_ms:.3g} ms is no longer "
                     f"than points[{i}], whose contraction is a quarter or less",
                 )
+
+
+def _launch(where: str, point: LaunchPoint, gpu: Gpu) -> Iterator[tuple[str, str]]:
+    least, most = HOST_US
+    if point.host_us and not least <= point.time_us <= most:
+        yield (
+            "launches.json",
+            f"{where}.host_us: a call costs no host {point.time_us:.3g} µs; are the "
+            "samples in µs?",
+        )
 
 
 def _occupancy(
@@ -378,6 +453,8 @@ def _training(
                 f"{where}.losses_nats",
                 f"{len(run.losses_nats)} steps, the section has {section.steps}",
             )
+        if run.peak_bytes > gpu.memory_bytes:
+            yield f"{where}.peak_bytes", "the device has less memory"
         pairs = zip(run.host_ms, run.step_ms, strict=True)
         if any(host > step for host, step in pairs):
             yield f"{where}.host_ms", "a step was queued after it had run"

@@ -42,7 +42,7 @@ def record(
     resume: Annotated[
         bool, typer.Option(help="Go on with the newest recording of this GPU.")
     ] = False,
-    device: Annotated[int, typer.Option(help="Index of the CUDA device.")] = 0,
+    device: Annotated[int, typer.Option(min=0, help="Index of the CUDA device.")] = 0,
     root: Annotated[Path, typer.Option(help="The checkout.")] = ROOT,
 ) -> None:
     """Run the kernels on a GPU and write a recording under data/."""

@@ -10,6 +10,8 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 def examine() -> list[tuple[str, bool, str]]:
     """(what, there or not, detail) for everything that a command may need."""
+    from generate.record.programs import find_sanitizer
+
     return [
         _python(),
         *[_package(name, "the site") for name in ("mkdocs", "plotly", "jinja2")],
@@ -17,6 +19,7 @@ def examine() -> list[tuple[str, bool, str]]:
         _gpu(),
         _package("pynvml", "clocks and throttle reasons in a recording"),
         _found("ncu, for hardware counters in a recording", shutil.which("ncu")),
+        _found("compute-sanitizer, for its section of a recording", find_sanitizer()),
         _package("kaleido", "drawing the charts' still pictures"),
         _found("chromium, for still pictures and browser tests", chromium()),
     ]
@@ -61,6 +64,8 @@ def _gpu() -> tuple[str, bool, str]:
         return what, False, "torch is not installed"
     import torch
 
+    if torch.version.hip:
+        return what, False, "this torch is for ROCm"
     if not torch.cuda.is_available():
         return what, False, "torch sees none"
     return what, True, torch.cuda.get_device_name()

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+import re
 import statistics
 from collections import Counter
 from datetime import date
@@ -57,6 +58,11 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Error = Annotated[float, Field(ge=0)]
 """‖out − fp64‖ / ‖fp64‖."""
 Samples = Annotated[tuple[Positive, ...], Field(min_length=5)]
+Block = Annotated[int, Field(ge=1, le=1024)]
+Warps = Annotated[int, Field(ge=1, le=32)]
+Stages = Annotated[int, Field(ge=1, le=16)]
+Power = Annotated[float, Field(ge=0)]
+Celsius = Annotated[int, Field(ge=-50, le=200)]
 Text = Annotated[str, Field(min_length=1)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -91,13 +97,19 @@ class Shape(Model):
 class Configuration(Model):
     """Blocks, warps, stages and split that a kernel of ours was launched with."""
 
-    block_t: Size
-    block_k: Size
-    block_n: Size
-    num_warps: Size
-    num_stages: Size
+    block_t: Block
+    block_k: Block
+    block_n: Block
+    num_warps: Warps
+    num_stages: Stages
     split_t: Size
     reduction: Reduction
+
+    @model_validator(mode="after")
+    def _several_share_a_tile(self):
+        if self.reduction == "none" and self.split_t > 1:
+            raise ValueError("reduction: programs that share a tile need one")
+        return self
 
 
 class FastConfiguration(Configuration):
@@ -123,15 +135,40 @@ AnyConfiguration = Annotated[
 ]
 
 
+def _as_said(point) -> None:
+    """ValueError where a point's launch is not of the reduction and split it names."""
+    made = point.configuration
+    if made and (made.reduction, made.split_t) != (point.reduction, point.split_t):
+        raise ValueError(
+            "configuration has another reduction or split_t than the point"
+        )
+
+
+def _by_whom(point) -> None:
+    """ValueError where the vendor's has a configuration, or what ran of ours none."""
+    vendor = point.implementation == "vendor"
+    if vendor and point.configuration:
+        raise ValueError("configuration is not known of the vendor's")
+    if not vendor and point.samples_ms and not point.configuration:
+        raise ValueError("configuration is missing")
+
+
 class DeviceState(Model):
     """The GPU while a point's samples were taken, as NVML told it."""
 
     clock_sm_mhz: Count | None
     clock_memory_mhz: Count | None
-    power_w: float | None
-    temperature_c: int | None
+    power_w: Power | None
+    temperature_c: Celsius | None
     throttle: tuple[Text, ...] | None
     nvml_reason: Text | None
+
+    @model_validator(mode="after")
+    def _told_or_reason(self):
+        told = self.model_dump(exclude={"nvml_reason"}).values()
+        if (None in told) != (self.nvml_reason is not None):
+            raise ValueError("needs either all of NVML's answers or nvml_reason")
+        return self
 
 
 class Timed(Model):
@@ -145,7 +182,16 @@ class Timed(Model):
     def _measured_or_skipped(self):
         if (self.samples_ms is None) == (self.skipped_reason is None):
             raise ValueError("needs either samples_ms or skipped_reason")
+        if (self.samples_ms is None) != (self.state is None):
+            raise ValueError("needs state where it has samples_ms, and there alone")
+        if self.judged and (self.samples_ms is None) != (self.error is None):
+            raise ValueError("needs error where it has samples_ms, and there alone")
         return self
+
+    @property
+    def judged(self) -> bool:
+        """Whether its result was compared with fp64."""
+        return "error" in type(self).model_fields
 
     @property
     def time_ms(self) -> float | None:
@@ -172,6 +218,11 @@ class GemmPoint(Timed, Shape):
     error: Error | None
     """Over the checked rows of the output."""
 
+    @model_validator(mode="after")
+    def _launched_by_whom(self):
+        _by_whom(self)
+        return self
+
     @property
     def key(self) -> tuple:
         return self.op, self.mode, self.implementation, self.dtype, *self.shape
@@ -189,6 +240,13 @@ class SplitPoint(Timed, Shape):
     dtype: Dtype
     configuration: Configuration | None
     error: Error | None
+
+    @model_validator(mode="after")
+    def _launched_as_said(self):
+        if self.samples_ms and not self.configuration:
+            raise ValueError("configuration is missing")
+        _as_said(self)
+        return self
 
     @property
     def key(self) -> tuple:
@@ -239,6 +297,9 @@ class OccupancyPoint(Shape):
             raise ValueError("needs either counters or counters_reason")
         if (self.utilization_pct is None) == (self.utilization_reason is None):
             raise ValueError("needs either utilization_pct or utilization_reason")
+        if (self.configuration is None) != (self.kernel == "reduce"):
+            raise ValueError("configuration is of all kernels but reduce")
+        _as_said(self)
         return self
 
     @property
@@ -260,8 +321,9 @@ class Trace(Model):
             raise ValueError("needs sm, start_ns and end_ns of each program")
         if min(self.start_ns):
             raise ValueError("start_ns must count from the first start")
+        # A program may be shorter than a step of the clock, all of them cannot.
         spans = zip(self.start_ns, self.end_ns, strict=True)
-        if any(end <= start for start, end in spans):
+        if any(end < start for start, end in spans) or not max(self.end_ns):
             raise ValueError("end_ns must come after start_ns")
         return self
 
@@ -275,7 +337,13 @@ class Trace(Model):
         """Which of its SM's slots each program ran in: the first that was free."""
         lanes = [0] * len(self.sm)
         free: dict[int, list[int]] = {}
-        for program in sorted(range(len(self.sm)), key=self.start_ns.__getitem__):
+
+        def order(program: int) -> tuple[int, bool]:
+            """Of those that start at once, what takes no time is the first to go."""
+            start = self.start_ns[program]
+            return start, self.end_ns[program] > start
+
+        for program in sorted(range(len(self.sm)), key=order):
             ends = free.setdefault(self.sm[program], [])
             start = self.start_ns[program]
             lane = next((i for i, end in enumerate(ends) if end <= start), len(ends))
@@ -339,6 +407,9 @@ class TimelinePoint(Shape):
         missing = [value is None for value in found]
         if any(missing) != all(missing) or all(missing) == (not self.skipped_reason):
             raise ValueError("needs either a trace with its samples or skipped_reason")
+        if self.trace and not self.configuration:
+            raise ValueError("configuration is missing")
+        _as_said(self)
         return self
 
     @property
@@ -353,10 +424,13 @@ class TimelinePoint(Shape):
         return statistics.median(self.traced_ms) / statistics.median(self.plain_ms) - 1
 
 
+Condition = Literal["alone", "memory pressure", "two streams"]
+
+
 class Repeats(Model):
     """Many runs of one call on the same operands, and how far they disagree."""
 
-    condition: Literal["alone", "memory pressure", "two streams"]
+    condition: Condition
     runs: Size
     distinct: Size
     """Bit patterns of the whole output."""
@@ -376,6 +450,15 @@ class DeterminismPoint(Timed, Shape):
     configuration: Configuration | None
     error: Error | None
     repeats: tuple[Repeats, ...]
+
+    @model_validator(mode="after")
+    def _repeated_if_measured(self):
+        _by_whom(self)
+        _as_said(self)
+        expected = get_args(Condition) if self.samples_ms else ()
+        if sorted(r.condition for r in self.repeats) != sorted(expected):
+            raise ValueError("needs repeats of each condition once where it was timed")
+        return self
 
     @property
     def key(self) -> tuple:
@@ -512,6 +595,18 @@ class TransposePoint(Timed, Shape):
     extra_bytes: Count | None
     """The allocator's peak over the operands and the output."""
 
+    @model_validator(mode="after")
+    def _counted_if_measured(self):
+        if (self.extra_bytes is None) != (self.samples_ms is None):
+            raise ValueError(
+                "needs extra_bytes where it has samples_ms, and there alone"
+            )
+        return self
+
+    @property
+    def judged(self) -> bool:
+        return self.way != "the copy alone"
+
     @property
     def key(self) -> tuple:
         return self.op, self.implementation, self.way, *self.shape
@@ -539,6 +634,18 @@ class Effect(Model):
     whole, null where one is not finite."""
     samples_ms: Samples | None
     reading: Reading | None
+
+    @model_validator(mode="after")
+    def _some_of_all(self):
+        if not self.non_finite_elements <= self.wrong_elements <= self.elements:
+            raise ValueError("wrong_elements are of elements, some of them not finite")
+        if bool(self.elements) != (self.picture is not None):
+            raise ValueError("needs picture where it has elements, and there alone")
+        if bool(self.elements) == (self.reading is not None):
+            raise ValueError("needs either elements or reading")
+        if (self.error is None) != (self.non_finite_elements == self.elements):
+            raise ValueError("needs error where an element is finite, and there alone")
+        return self
 
     @property
     def time_ms(self) -> float | None:
@@ -575,6 +682,8 @@ class TrapPoint(Model):
         ran = self.broken is not None and self.fixed is not None
         if ran == (self.skipped_reason is not None):
             raise ValueError("needs either both effects or skipped_reason")
+        if ran and None in (self.T, self.K, self.N):
+            raise ValueError("needs T, K and N of what was run")
         return self
 
     @property
@@ -786,6 +895,15 @@ class Environment(Section):
     warmup_ms: Positive
     error_rows: Size
 
+    @model_validator(mode="after")
+    def _told_or_reason(self):
+        told = [*self.gpu.model_dump(exclude={"nvml_reason"}).values()]
+        if (None in [*told, self.software.driver]) != (
+            self.gpu.nvml_reason is not None
+        ):
+            raise ValueError("gpu: needs either all of NVML's answers or nvml_reason")
+        return self
+
 
 class Copy(Timed):
     """A device-to-device copy; bandwidth counts bytes read and written."""
@@ -821,6 +939,12 @@ class Ceilings(Section):
     flops_per_clock_per_sm: Size | None
     """Dense 16-bit tensor-core FLOPs; null where the architecture is unknown."""
     flops_reason: Text | None
+
+    @model_validator(mode="after")
+    def _known_or_reason(self):
+        if (self.flops_per_clock_per_sm is None) == (self.flops_reason is None):
+            raise ValueError("needs either flops_per_clock_per_sm or flops_reason")
+        return self
 
     @property
     def measured(self) -> bool:
@@ -881,12 +1005,28 @@ class Occupancy(Section):
     profiler: Text | None
     points: Annotated[tuple[OccupancyPoint, ...], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _counted_by_whom(self):
+        if self.profiler is None and any(point.counters for point in self.points):
+            raise ValueError("profiler: counters are of one")
+        return self
+
 
 class Timelines(Section):
     section: Literal["timelines"]
-    timer_resolution_ns: Size
-    """The smallest step between two readings of the device's clock."""
+    timer_resolution_ns: Size | None
+    """The smallest step between two readings of the device's clock; null where no
+    point has a trace, each by its own reason."""
     points: Annotated[tuple[TimelinePoint, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _resolution_of_a_trace(self):
+        spans = [point.trace.makespan_ns for point in self.points if point.trace]
+        if (self.timer_resolution_ns is None) != (not spans):
+            raise ValueError("needs timer_resolution_ns where a point has a trace")
+        if spans and self.timer_resolution_ns > max(spans):
+            raise ValueError("timer_resolution_ns is longer than any launch")
+        return self
 
 
 class Determinism(Section):
@@ -935,6 +1075,12 @@ class Verification(Section):
     points: Annotated[tuple[TestOutcome, ...], Field(min_length=1)]
     duration_s: Positive
 
+    @model_validator(mode="after")
+    def _something_was_tested(self):
+        if self.count("skipped") == len(self.points):
+            raise ValueError("points: every test was skipped")
+        return self
+
     @property
     def failed_kernels(self) -> set[Kernel]:
         """Kernels with a failing test: no point of theirs is charted."""
@@ -951,6 +1097,12 @@ class Sanitizer(Section):
     section: Literal["sanitizer"]
     version: Text | None
     points: Annotated[tuple[SanitizerPoint, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _found_by_whom(self):
+        if self.version is None and any(p.skipped_reason is None for p in self.points):
+            raise ValueError("version: what was found is of one")
+        return self
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -1028,7 +1180,14 @@ def recordings(data: Path) -> list[Recording]:
     for folder in sorted(orphans):
         raise DataError(f"{folder}: environment.json is missing")
     found = [Recording(folder) for folder in folders]
-    return sorted(found, key=lambda r: (r.environment.recorded_on, r.name))
+    return sorted(found, key=lambda r: (r.environment.recorded_on, _numbered(r.name)))
+
+
+def _numbered(name: str) -> list[str | int]:
+    """A name to sort by: -10 comes after -9."""
+    return [
+        int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)
+    ]
 
 
 def read_section(file: Path) -> Section:
@@ -1057,8 +1216,13 @@ def _section(name: str, text: str) -> Section:
     try:
         return SECTIONS[name].model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{_where(first)}{_what(first)}") from None
+        raise DataError(first_fault(error)) from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first field that breaks the contract, and how."""
+    first = error.errors()[0]
+    return f"{_where(first)}{_what(first)}"
 
 
 def write_section(file: Path, section: Section) -> None:

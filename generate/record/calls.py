@@ -202,6 +202,13 @@ class Outcomes:
         }
 
 
+def skipped(error: Exception) -> dict:
+    """The fields of a point that failed after all."""
+    torch.cuda.empty_cache()
+    empty = dict.fromkeys(("error", "samples_ms", "state"))
+    return {**empty, "skipped_reason": sentence(error)}
+
+
 def fast_plan_of(operands: Operands, op: str, mode: str, implementation: str):
     """What the public functions launch: by default, or deterministically."""
     tensors, options = operands.arguments(op, mode)

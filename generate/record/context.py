@@ -1,11 +1,13 @@
 """What the sections of one recording share while they are recorded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 
 import torch
 
+from generate.record import sentence
 from generate.record.nvml import Nvml
 from generate.record.timing import Timer
 from generate.schema import SCHEMA_VERSION
@@ -15,7 +17,7 @@ from kernels.plan import Device, Plan, plan
 
 # Raised with every change of how anything is measured, so that numbers of
 # different methods are never compared silently.
-HARNESS_VERSION = 3
+HARNESS_VERSION = 4
 
 
 @dataclass(eq=False)
@@ -28,6 +30,7 @@ class Context:
     extent: str = "quick"
     recorded_on: date = field(default_factory=date.today)
     advance: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = print
 
     def __post_init__(self):
         properties = torch.cuda.get_device_properties(self.device)
@@ -49,6 +52,15 @@ class Context:
             "kernels_sha256": self.kernels_sha256,
             "recorded_on": self.recorded_on,
         }
+
+    @contextmanager
+    def omitting(self, what: str) -> Iterator[None]:
+        """Where a section has no place for a skip: what fails is left out, and said."""
+        try:
+            yield
+        except Exception as error:
+            torch.cuda.empty_cache()
+            self.say(f"left out {what}: {sentence(error)}")
 
     def shapes(self, of: tuple[Shape, ...]) -> tuple[Shape, ...]:
         """The shapes of a section, or those asked for if any were."""

@@ -11,7 +11,13 @@ import itertools
 
 import torch
 
-from generate.record.calls import DTYPE_NAME, Operands, Outcomes, configuration
+from generate.record.calls import (
+    DTYPE_NAME,
+    Operands,
+    Outcomes,
+    configuration,
+    skipped,
+)
 from generate.record.context import Context
 from generate.record.timing import Call
 from generate.schema import Determinism, DeterminismPoint, Repeats
@@ -64,7 +70,10 @@ def _point(
     repeats = ()
     if timed["samples_ms"]:
         runs = RUNS[context.extent]
-        repeats = tuple(repeat(call, condition, runs) for condition in CONDITIONS)
+        try:
+            repeats = tuple(repeat(call, condition, runs) for condition in CONDITIONS)
+        except Exception as error:  # As of any other call: a recorded skip.
+            timed = skipped(error)
     chosen = None
     if implementation == "lesson":
         plan = context.plan("dw", shape, reduction=reduction, split_t=split_t)

@@ -9,6 +9,7 @@ import triton
 
 from generate.record.calls import ERROR_ROWS, INPUT_DISTRIBUTION
 from generate.record.context import Context
+from generate.record.nvml import MEMORY, SM, watts
 from generate.record.timing import FLUSH_FACTOR, WARMUP_MS
 from generate.schema import Environment, Gpu, Software
 
@@ -19,28 +20,34 @@ def steps(context: Context) -> int:
 
 def record(context: Context) -> Environment:
     properties = torch.cuda.get_device_properties(context.device)
-    nvml = context.nvml
-    limit = nvml.ask("DeviceGetEnforcedPowerLimit")
-    mig = nvml.ask("DeviceGetMigMode")
-    identity = nvml.ask("DeviceGetUUID")
+    found, reason = context.nvml.answers(
+        unit=("DeviceGetUUID",),
+        clock_max_sm_mhz=("DeviceGetMaxClockInfo", SM),
+        clock_max_memory_mhz=("DeviceGetMaxClockInfo", MEMORY),
+        power_limit_w=("DeviceGetEnforcedPowerLimit",),
+        mig_enabled=("DeviceGetMigMode",),
+        driver=("SystemGetDriverVersion",),
+    )
+    driver, identity, mig = (
+        found.pop(name) for name in ("driver", "unit", "mig_enabled")
+    )
+    found["power_limit_w"] = watts(found["power_limit_w"])
     gpu = Gpu(
         name=properties.name,
         unit=identity and hashlib.sha256(identity.encode()).hexdigest()[:12],
         **dataclasses.asdict(context.facts),
         memory_bytes=properties.total_memory,
         l2_cache_bytes=properties.L2_cache_size,
-        clock_max_sm_mhz=nvml.clock_mhz("SM", highest=True),
-        clock_max_memory_mhz=nvml.clock_mhz("MEM", highest=True),
-        power_limit_w=None if limit is None else limit / 1000,
+        **found,
         mig_enabled=None if mig is None else bool(mig[0]),
-        nvml_reason=nvml.reason,
+        nvml_reason=reason,
     )
     context.advance()
     return Environment(
         section="environment",
         **context.header,
         gpu=gpu,
-        software=_software(context),
+        software=_software(driver),
         extent=context.extent,
         input_distribution=INPUT_DISTRIBUTION,
         cache_state=(
@@ -52,12 +59,7 @@ def record(context: Context) -> Environment:
     )
 
 
-def _software(context: Context) -> Software:
-    driver = None
-    if context.nvml.reason is None:
-        import pynvml
-
-        driver = pynvml.nvmlSystemGetDriverVersion()
+def _software(driver: str | None) -> Software:
     matmul = torch.backends.cuda.matmul
     setting = matmul.allow_bf16_reduced_precision_reduction
     return Software(

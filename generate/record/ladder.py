@@ -1,11 +1,16 @@
 """Section `ladder`: the vendor's, the lesson's and every rung above, in turns."""
 
+from dataclasses import replace
+
 from generate.record.calls import GEMM_CALLS, Operands, Outcomes, gemm_point
 from generate.record.context import Context
 from generate.schema import GemmPoint, Ladder
 from generate.shapes import LADDER_SHAPES, Shape
-from kernels.plan import RUNGS, rung_plan
+from kernels.plan import RUNGS, Device, has_descriptors, rung_plan
 
+NO_ENGINE = "the device has no engine that copies tiles by descriptors"
+NO_ROOM = "none of its tiles fits the device's shared memory"
+WHOLE_WAVES = "its tiles are whole waves, which leaves stream-K nothing to share"
 NO_LAUNCH = "the rung has no launch at this shape"
 
 
@@ -33,6 +38,17 @@ def _compare(
         plans[rung] = plan = rung_plan(rung, op, shape, 2, context.facts, mode)
         calls[rung] = operands.planned_call(op, mode, plan)
         if plan is None:
-            refused[rung] = NO_LAUNCH
+            refused[rung] = no_launch(rung, op, shape, context.facts)
     outcomes = Outcomes(context.timer, operands, op, mode, calls, refused=refused)
     return [gemm_point(shape, op, mode, name, plans[name], outcomes) for name in calls]
+
+
+def no_launch(rung: str, op: str, shape: Shape, facts: Device) -> str:
+    """Why a rung has no launch: for lack of an engine, of room, or by the shape."""
+    if not has_descriptors(facts):
+        return NO_ENGINE
+    if rung != "stream_k":
+        return NO_LAUNCH
+    # With more SMs than tiles no wave is whole: what is missing then is room.
+    large = replace(facts, sm_count=2**31)
+    return WHOLE_WAVES if rung_plan(rung, op, shape, 2, large) else NO_ROOM

@@ -10,16 +10,18 @@ from typing import get_args
 
 import torch
 
-from generate.record.calls import DTYPE_NAME, GEMM_CALLS, Operands
+from generate.record import sentence
+from generate.record.calls import DTYPE, DTYPE_NAME, GEMM_CALLS, Operands
 from generate.record.context import Context
-from generate.record.timing import Call, attempt
+from generate.record.timing import Call, attempt, in_turn
 from generate.schema import Launches, LaunchPoint
 from generate.shapes import LAUNCH_SHAPE, Shape
 from kernels import matmul, matmul_dw, matmul_dx
 from kernels.fast import ops as fast
-from kernels.plan import FastKernel
+from kernels.plan import FastKernel, output_axes
 
 SAMPLES, CALLS = 25, 200
+WAYS = ("bare", "public", "vendor")
 KERNELS = ("zero", "shares", "pad", "copy", *get_args(FastKernel))
 
 
@@ -40,21 +42,11 @@ def record(context: Context) -> Launches:
 def _compare(
     context: Context, shape: Shape, operands: Operands, op: str, mode: str
 ) -> list[LaunchPoint]:
-    (a, b), options = operands.arguments(op, mode)
-    ours = {"forward": matmul, "dx": matmul_dx, "dw": matmul_dw}[op]
-    out = options.get("out")
-    if out is None:
-        out = ours(a, b)
-
-    def public():
-        return ours(a, b, **{"out": out, **options})
-
-    calls = {"public": public, "vendor": _vendor(op, mode, a, b, out)}
-    reasons = {way: attempt(call) for way, call in calls.items()}
-    if not reasons["public"]:
-        calls["bare"] = _bare(public)
-    reasons["bare"] = reasons["public"]
-    times = _compared({way: call for way, call in calls.items() if not reasons[way]})
+    try:
+        times, reasons = _measured(shape, operands, op, mode)
+    except Exception as error:  # As of a single call: a recorded skip.
+        torch.cuda.empty_cache()
+        times, reasons = {}, dict.fromkeys(WAYS, sentence(error))
     t, k, n = shape
     return [
         LaunchPoint(
@@ -68,8 +60,32 @@ def _compare(
             host_us=times.get(way),
             skipped_reason=reasons[way],
         )
-        for way in ("bare", "public", "vendor")
+        for way in WAYS
     ]
+
+
+def _measured(
+    shape: Shape, operands: Operands, op: str, mode: str
+) -> tuple[dict[str, tuple[float, ...]], dict[str, str | None]]:
+    """Microseconds of each way that runs, and why the others do not."""
+    (a, b), options = operands.arguments(op, mode)
+    ours = {"forward": matmul, "dx": matmul_dx, "dw": matmul_dw}[op]
+    out = options.get("out")
+    if out is None:
+        size = [shape[axis] for axis in output_axes(op)]
+        dtype = torch.float32 if op == "dw" else DTYPE
+        out = torch.empty(size, dtype=dtype, device=a.device)
+
+    def public():
+        return ours(a, b, **{"out": out, **options})
+
+    calls = {"public": public, "vendor": _vendor(op, mode, a, b, out)}
+    reasons = {way: attempt(call) for way, call in calls.items()}
+    if not reasons["public"]:
+        calls["bare"] = _bare(public)
+    reasons["bare"] = reasons["public"]
+    able = {way: call for way, call in calls.items() if not reasons[way]}
+    return _compared(able), reasons
 
 
 def _vendor(op: str, mode: str, a, b, out) -> Call:
@@ -129,8 +145,9 @@ class _Kept:
 def _compared(calls: dict[str, Callable]) -> dict[str, tuple[float, ...]]:
     """Microseconds of a call, in turns, each sample the mean of many calls."""
     times = {way: [] for way in calls}
-    for _ in range(SAMPLES):
-        for way, call in calls.items():
+    for turn in range(SAMPLES):
+        for way in in_turn([*calls], turn):
+            call = calls[way]
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(CALLS):

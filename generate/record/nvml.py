@@ -16,12 +16,17 @@ THROTTLE = {
 }
 
 
+# Kinds of clocks (nvmlClockType_t), and the one sensor of temperature that all have.
+SM, MEMORY, TEMPERATURE = 1, 2, 0
+# What it means that a device does not support a question.
+UNSUPPORTED = {"DeviceGetMigMode": (0, 0)}
+
+
 class Nvml:
-    """One device of NVML. `reason` says why answers are missing, if they are."""
+    """One device of NVML."""
 
     def __init__(self, pci_bus_id: str):
-        self.reason: str | None = None
-        self._handle = None
+        self._missing: str | None = None
         try:
             import pynvml
 
@@ -29,38 +34,46 @@ class Nvml:
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
             self._nvml = pynvml
         except Exception as error:  # Any fault of an optional library.
-            self.reason = f"NVML is not available: {sentence(error)}"
+            self._missing = f"NVML is not available: {sentence(error)}"
 
-    def ask(self, function: str, *arguments):
-        """The answer of `nvml<function>`, or None, noting the reason."""
-        if self._handle is None:
-            return None
-        try:
-            return getattr(self._nvml, f"nvml{function}")(self._handle, *arguments)
-        except Exception as error:  # MIG slices and old drivers refuse some.
-            self.reason = f"NVML refused {function}: {sentence(error)}"
-            return None
+    def answers(self, **questions: tuple) -> tuple[dict, str | None]:
+        """An answer, or None, by each name; and why some are None, if any.
 
-    def clock_mhz(self, kind: str, highest: bool = False) -> int | None:
-        """Clock of "SM" or "MEM" in MHz: now, or the highest it may reach."""
-        if self._handle is None:
-            return None
-        domain = getattr(self._nvml, f"NVML_CLOCK_{kind}")
-        name = "DeviceGetMaxClockInfo" if highest else "DeviceGetClockInfo"
-        return self.ask(name, domain)
+        questions: each a function of NVML, without its prefix, and its arguments
+        besides the device.
+        """
+        found, reasons = dict.fromkeys(questions), []
+        for name, (function, *arguments) in questions.items():
+            if self._missing:
+                return found, self._missing
+            device = (self._handle,) if function.startswith("Device") else ()
+            try:
+                ask = getattr(self._nvml, f"nvml{function}")
+                found[name] = ask(*device, *arguments)
+            except Exception as error:  # MIG slices and old drivers refuse some.
+                if type(error).__name__ == "NVMLError_NotSupported":
+                    found[name] = UNSUPPORTED.get(function)
+                if found[name] is None:
+                    reasons.append(f"NVML refused {function}: {sentence(error)}")
+        return found, "; ".join(dict.fromkeys(reasons)) or None
 
     def state(self) -> DeviceState:
         """Clocks, power, temperature and throttle reasons, now."""
-        power = self.ask("DeviceGetPowerUsage")
-        bits = self.ask("DeviceGetCurrentClocksEventReasons")
-        words = bits is not None and tuple(
-            word for bit, word in THROTTLE.items() if bits & bit
+        found, reason = self.answers(
+            clock_sm_mhz=("DeviceGetClockInfo", SM),
+            clock_memory_mhz=("DeviceGetClockInfo", MEMORY),
+            power_w=("DeviceGetPowerUsage",),
+            temperature_c=("DeviceGetTemperature", TEMPERATURE),
+            throttle=("DeviceGetCurrentClocksEventReasons",),
         )
-        return DeviceState(
-            clock_sm_mhz=self.clock_mhz("SM"),
-            clock_memory_mhz=self.clock_mhz("MEM"),
-            power_w=None if power is None else power / 1000,
-            temperature_c=self.ask("DeviceGetTemperature", 0),
-            throttle=None if bits is None else words,
-            nvml_reason=self.reason,
-        )
+        bits = found["throttle"]
+        if bits is not None:
+            words = (word for bit, word in THROTTLE.items() if bits & bit)
+            found["throttle"] = tuple(words)
+        found["power_w"] = watts(found["power_w"])
+        return DeviceState(**found, nvml_reason=reason)
+
+
+def watts(milliwatts: int | None) -> float | None:
+    """NVML's unit of power in that of a recording."""
+    return None if milliwatts is None else milliwatts / 1000

@@ -10,16 +10,14 @@ import contextlib
 import csv
 import ctypes
 import io
-import os
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 
 import torch
 
-from generate.record import calls
+from generate.record import calls, programs, sentence
 from generate.record.calls import DTYPE_NAME, Operands
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
@@ -33,7 +31,7 @@ from generate.shapes import (
 )
 from kernels import device, host, ops
 from kernels.fast import ops as fast
-from kernels.plan import Device, FastPlan, rung_plan
+from kernels.plan import Device, FastPlan, fast_plan
 
 PROFILER_TIMEOUT_S = 240
 # Of so many profiled launches of a case, the one of the median time counts.
@@ -80,7 +78,7 @@ def cases(facts: Device, only: tuple[Shape, ...] = ()) -> list[Case]:
             Case("dw", shape, "none" if split_t == 1 else "atomic", split_t)
             for split_t in TIMELINE_FACTORS
         ]
-        if rung_plan("stream_k", "dw", shape, 2, facts):
+        if stream_k_plan(shape, facts):
             found.append(Case("stream_k", shape, "atomic"))
     for shape in only or (STARVED,):
         found += [
@@ -122,7 +120,9 @@ def launch(
         if case.kernel in ("forward", "dx"):
             operands.call(case.kernel, "overwrite", "lesson")()
         elif case.kernel == "stream_k":
-            operands.planned_call("dw", "overwrite", _stream_k_plan(case.shape))()
+            facts = device.facts(torch.cuda.current_device())
+            plan = stream_k_plan(case.shape, facts)
+            operands.planned_call("dw", "overwrite", plan)()
         else:
             operands.split_call(case.reduction, case.split_t)()
     finally:
@@ -130,9 +130,10 @@ def launch(
     return spy.launched
 
 
-def _stream_k_plan(shape: Shape) -> FastPlan | None:
-    facts = device.facts(torch.cuda.current_device())
-    return rung_plan("stream_k", "dw", shape, 2, facts)
+def stream_k_plan(shape: Shape, facts: Device) -> FastPlan | None:
+    """Stream-K's best launch of dW by atomic adds, which splits are held against."""
+    p = fast_plan("dw", shape, 2, facts, reduction="atomic", kernel="stream_k")
+    return p if p.kernel == "stream_k" else None
 
 
 def steps(context: Context) -> int:
@@ -140,20 +141,24 @@ def steps(context: Context) -> int:
 
 
 def record(context: Context) -> Occupancy:
-    compiled, utilizations = [], []
+    found = {}
     for case in cases(context.facts, context.only):
-        operands = Operands(case.shape, context.device)
-        compiled.append(launch(case, operands))
-        utilizations.append(_utilization(context, case, operands))
+        with context.omitting(f"occupancy of {case}"):
+            operands = Operands(case.shape, context.device)
+            launched = launch(case, operands)
+            resident = resident_programs(launched[1], context.facts.warp_size)
+            found[case] = launched, resident, _utilization(context, case, operands)
         context.advance()
-    counters, reason, profiler = _counters(context)
+    if not found:
+        raise RuntimeError("no kernel could be launched")
+    del operands, launched
+    counters, reason, profiler = _counters(context, len(found))
     context.advance()
     points = []
-    for index, case in enumerate(cases(context.facts, context.only)):
+    for index, (case, (launched, resident, utilization)) in enumerate(found.items()):
         read = counters[index] if counters else None
-        resident = resident_programs(compiled[index][1], context.facts.warp_size)
         points.append(
-            _point(case, compiled[index], resident, read, reason, utilizations[index])
+            _point(context, case, launched, resident, read, reason, utilization)
         )
     return Occupancy(
         section="occupancy",
@@ -164,6 +169,7 @@ def record(context: Context) -> Occupancy:
 
 
 def _point(
+    context: Context,
     case: Case,
     launched: tuple,
     resident: int,
@@ -175,7 +181,8 @@ def _point(
     t, k, n = case.shape
     configuration = None
     if case.kernel == "stream_k":
-        configuration = calls.configuration(_stream_k_plan(case.shape))
+        plan = stream_k_plan(case.shape, context.facts)
+        configuration = calls.configuration(plan)
     elif case.kernel != "reduce":
         configuration = Configuration(
             block_t=constants["BLOCK_T"],
@@ -246,52 +253,55 @@ def _utilization(
         ahead.record()
         graph.replay()
         ahead.synchronize()
-    rates = context.nvml.ask("DeviceGetUtilizationRates")
+    found, reason = context.nvml.answers(rates=("DeviceGetUtilizationRates",))
     torch.cuda.synchronize()
-    if rates is None:
-        return None, context.nvml.reason
-    return float(rates.gpu), None
+    return None if reason else float(found["rates"].gpu), reason
 
 
 def _counters(
-    context: Context,
+    context: Context, count: int
 ) -> tuple[list[Counters] | None, str | None, str | None]:
-    """Counters of every case, or the reason why there are none; the profiler."""
+    """Counters of the cases that run, or the reason for none; the profiler.
+
+    count: how many cases those are.
+    """
     ncu = shutil.which("ncu")
     if ncu is None:
         return None, "Nsight Compute (ncu) is not installed", None
-    version = _run([ncu, "--version"]).stdout.strip().splitlines()[-1]
-    known = _run([ncu, "--query-metrics"]).stdout
-    bases = {line.split()[0] for line in known.splitlines() if line.strip()}
-    for metric in METRICS.values():
-        if metric.split(".")[0] not in bases:
-            return None, f"{version} does not know {metric} here", version
-    shapes = [",".join(map(str, shape)) for shape in context.only]
-    command = [
-        ncu,
-        *("--csv", "--page", "raw", "--print-units", "base"),
-        # Clocks are left as they are found.
-        *("--clock-control", "none", "--profile-from-start", "off"),
-        *("--kernel-name", "regex:^(forward|dx|dw|reduce|stream_k)_kernel"),
-        *("--metrics", ",".join(METRICS.values())),
-        *(sys.executable, "-m", __spec__.name, *shapes),
-    ]
+    # The profiled program needs memory, too.
+    torch.cuda.empty_cache()
     try:
-        ran = _run(command, timeout=PROFILER_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return None, f"{version} took longer than {PROFILER_TIMEOUT_S} s", version
-    if "ERR_NVGPUCTRPERM" in ran.stdout + ran.stderr:
+        version = programs.last_line(_profiler(context, ncu, "--version"))
+    except programs.Unreadable as error:
+        return None, f"Nsight Compute does not run: {error}", None
+    try:
+        known = _profiler(context, ncu, "--query-metrics")
+        bases = {line.split()[0] for line in known.splitlines() if line.strip()}
+        for metric in METRICS.values():
+            if metric.split(".")[0] not in bases:
+                return None, f"{version} does not know {metric} here", version
+        shapes = [",".join(map(str, shape)) for shape in context.only]
+        said = _profiler(
+            context,
+            ncu,
+            *("--csv", "--page", "raw", "--print-units", "base"),
+            # Clocks are left as they are found.
+            *("--clock-control", "none", "--profile-from-start", "off"),
+            *("--kernel-name", "regex:^(forward|dx|dw|reduce|stream_k)_kernel"),
+            *("--metrics", ",".join(METRICS.values())),
+            *(sys.executable, "-m", __spec__.name, *shapes),
+        )
+    except programs.Unreadable as error:
+        return None, f"{version}: {error}", version
+    if "ERR_NVGPUCTRPERM" in said:
         return None, "the driver lets only administrators read counters", version
-    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
+    lines = [line for line in said.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]
-    if ran.returncode or len(rows) != PROFILED * len(
-        cases(context.facts, context.only)
-    ):
-        words = (ran.stdout + ran.stderr).strip().splitlines() or ["nothing"]
-        return None, f"{version} failed: {words[-1]}", version
+    if len(rows) != PROFILED * count:
+        return None, f"{version} failed, it said: {programs.last_line(said)}", version
     try:
         read = [_read(row) for row in rows]
-    except (KeyError, ValueError) as error:
+    except Exception as error:  # Whatever an optional program may print.
         return None, f"{version} answered unreadably: {error!r}", version
     found = []
     for first in range(0, len(read), PROFILED):
@@ -299,6 +309,13 @@ def _counters(
         launches.sort(key=lambda counters: counters.time_ms)
         found.append(launches[PROFILED // 2])
     return found, None, version
+
+
+def _profiler(context: Context, *command: str) -> str:
+    """What Nsight Compute says; in its plainest words, which `_read` reads."""
+    return programs.run(
+        [*command], context, PROFILER_TIMEOUT_S, may_fail=True, LC_ALL="C"
+    )
 
 
 def _read(row: dict) -> Counters:
@@ -320,13 +337,6 @@ def _read(row: dict) -> Counters:
     )
 
 
-def _run(command: list[str], timeout: float | None = None):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout, env=environment
-    )
-
-
 @contextlib.contextmanager
 def _profiling():
     torch.cuda.synchronize()
@@ -342,7 +352,11 @@ def _profiled(arguments: list[str]) -> None:
     only = tuple(parse(text) for text in arguments)
     for case in cases(device.facts(current.index), only):
         operands = Operands(case.shape, current)
-        launch(case, operands)
+        try:
+            launch(case, operands)
+        except Exception as error:  # It fails in the recorder, too, and is left out.
+            print(sentence(error))
+            continue
         for _ in range(PROFILED):
             launch(case, operands, watch=_profiling())
 

@@ -6,24 +6,20 @@ report it: the silence of a tool that misses that one means nothing. Where the
 sanitizer is missing, fails or takes too long, the reason is recorded.
 """
 
-import importlib.util
 import json
 import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from generate.record import programs, without_paths
 from generate.record.context import Context
+from generate.record.programs import Unreadable
 from generate.record.sanitized import CONTROLS, kernel_names
-from generate.record.verification import ROOT, visible
 from generate.schema import SANITIZER_TOOLS, Launched, Sanitizer, SanitizerPoint
 
 PROGRAM = "generate.record.sanitized"
@@ -60,10 +56,6 @@ SAYINGS = (
 )
 
 
-class Unreadable(Exception):
-    """The sanitizer's words hold no result; says what they are instead."""
-
-
 @dataclass(frozen=True)
 class Reports:
     """What the sanitizer said: counts of its summary, and each report on a line."""
@@ -86,34 +78,22 @@ def steps(context: Context) -> int:
 
 
 def record(context: Context) -> Sanitizer:
-    path = find()
+    path = programs.find_sanitizer()
     version = reason = None
     if path is None:
         reason = "compute-sanitizer is not installed"
     else:
-        version, reason = _version(path)
+        version, reason = _version(path, context)
     reason = reason or _compile(context)
     if reason:
         points = [_point(tool, reason, reason) for tool in SANITIZER_TOOLS]
     else:
-        with ThreadPoolExecutor() as pool:
+        with programs.waiting() as threads:
             watched = partial(_watched, path, context)
-            points = list(pool.map(watched, SANITIZER_TOOLS))
+            points = list(threads.map(watched, SANITIZER_TOOLS))
     return Sanitizer(
         section="sanitizer", **context.header, version=version, points=tuple(points)
     )
-
-
-def find() -> str | None:
-    """Path of compute-sanitizer: on the PATH, of a CUDA toolkit, or of a wheel."""
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    if home := os.environ.get("CUDA_HOME"):
-        folders.append(str(Path(home, "bin")))
-    folders.append("/usr/local/cuda/bin")
-    wheels = importlib.util.find_spec("nvidia")
-    for place in (wheels and wheels.submodule_search_locations) or ():
-        folders += sorted(map(str, Path(place).glob("*/bin")))
-    return shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
 
 
 def read(words: str) -> Reports:
@@ -133,16 +113,15 @@ def read(words: str) -> Reports:
         heard = "; ".join(r for r in reports if not r.startswith(SAYINGS)) or "nothing"
         raise Unreadable(f"compute-sanitizer gave no whole summary, it said: {heard}")
     errors, warnings = races.groups() if races else (summary[1], 0)
-    # Paths say nothing of a kernel, and much of a machine.
-    lines = [re.sub(r"/\S*/", "", r) for r in reports if not r.startswith(SAYINGS)]
+    lines = [without_paths(r) for r in reports if not r.startswith(SAYINGS)]
     return Reports(int(errors), int(warnings), tuple(lines))
 
 
-def _version(path: str) -> tuple[str | None, str | None]:
+def _version(path: str, context: Context) -> tuple[str | None, str | None]:
     """Its version, or why it does not run."""
     try:
-        said = _run([path, "--version"]).splitlines()
-    except (OSError, Unreadable) as error:
+        said = _run([path, "--version"], context).splitlines()
+    except Unreadable as error:
         return None, f"compute-sanitizer does not run: {error}"
     found = [line for line in said if line.startswith("Version")]
     if not found:
@@ -158,13 +137,13 @@ def _compile(context: Context) -> str | None:
             said = _run(_program("--part", f"{part}/{PARTS}"), context)
             wrong = _tally(said)["wrong"]
         except (Unreadable, TypeError) as error:
-            return f"without the sanitizer the program fails: {error}"
+            return f"the program gives no result without the sanitizer: {error}"
         finally:
             context.advance()
         return f"without the sanitizer, {wrong[0]}" if wrong else None
 
-    with ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool:
-        return next(filter(None, list(pool.map(run, range(PARTS)))), None)
+    with programs.waiting(min(PARTS, os.cpu_count() or 1)) as threads:
+        return next(filter(None, list(threads.map(run, range(PARTS)))), None)
 
 
 def _watched(path: str, context: Context, tool: str) -> SanitizerPoint:
@@ -189,9 +168,9 @@ def _watched(path: str, context: Context, tool: str) -> SanitizerPoint:
         seconds = round(time.perf_counter() - begin, 1)
         return " ".join([*shown, *arguments]), said, reports, seconds
 
-    options = _options(path, tool)
-    with ThreadPoolExecutor() as pool:
-        control = pool.submit(watch, "--control", tool)
+    options = _options(path, context, tool)
+    with programs.waiting() as threads:
+        control = threads.submit(watch, "--control", tool)
         ran, control = watch(*PROGRAM_OPTIONS.get(tool, ())), control.result()
     return _point(tool, ran, control)
 
@@ -220,7 +199,7 @@ def _point(
             "duration_s": seconds,
         }
         if tally is None and not reports.lines:
-            last = (said.strip().splitlines() or ["nothing"])[-1]
+            last = programs.last_line(said)
             reason = f"the program ended early, it said: {last}"
         elif fields["errors"] + fields["warnings"] > reports.errors + reports.warnings:
             reason = "compute-sanitizer reported more than it summed up"
@@ -251,8 +230,8 @@ def _tally(said: str) -> dict | None:
     return None
 
 
-def _options(path: str, tool: str) -> list[str]:
-    known = _run([path, "--help"])
+def _options(path: str, context: Context, tool: str) -> list[str]:
+    known = _run([path, "--help"], context, may_fail=True)
     options = [*OPTIONS, *TOOL_OPTIONS.get(tool, ())]
     found = ["--tool", tool]
     found += [word for pair in options if pair[0] in known for word in pair]
@@ -274,33 +253,7 @@ def _program(*arguments: str) -> list[str]:
     return [sys.executable, "-m", PROGRAM, *arguments]
 
 
-def _run(
-    command: list[str], context: Context | None = None, may_fail: bool = False
-) -> str:
+def _run(command: list[str], context: Context, may_fail: bool = False) -> str:
     """What a command says. Unreadable if it fails, or takes too long."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-    }
-    if context:
-        environment["CUDA_VISIBLE_DEVICES"] = visible(context)
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            # What the sanitizer started goes with it.
-            os.killpg(process.pid, signal.SIGKILL)
-            raise Unreadable(f"it took longer than {TIMEOUT_S} s") from None
-    if process.returncode and not may_fail:
-        last = (said.strip().splitlines() or ["nothing"])[-1]
-        raise Unreadable(last)
-    return said
+    variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    return programs.run(command, context, TIMEOUT_S, may_fail, **variables)

@@ -12,26 +12,32 @@ import math
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
+from generate.record import sentence
 from generate.record.calls import DTYPE_NAME, Operands, configuration
 from generate.record.context import Context
-from generate.record.occupancy import Case, launch, resident_programs
+from generate.record.ladder import no_launch
+from generate.record.occupancy import (
+    Case,
+    launch,
+    resident_programs,
+    stream_k_plan,
+)
 from generate.record.timing import attempt
 from generate.schema import TimelinePoint, Timelines, Trace
 from generate.shapes import TIMELINE_FACTORS, TIMELINE_SHAPES, Shape
 from kernels import ops
 from kernels.fast import ops as fast
 from kernels.fast import stream_k
-from kernels.plan import rung_plan
 
 # Of so many traced launches, the one of the median makespan is kept.
 LAUNCHES = 5
 SAMPLES = 20
-NO_LAUNCH = "its tiles are whole waves, which leaves stream-K nothing to share"
 
 
 @dataclass(frozen=True)
@@ -109,9 +115,19 @@ def record(context: Context) -> Timelines:
     return Timelines(
         section="timelines",
         **context.header,
-        timer_resolution_ns=min(kernel.resolution_ns for kernel in kernels.values()),
+        timer_resolution_ns=_resolution_ns(points),
         points=tuple(points),
     )
+
+
+def _resolution_ns(points: list[TimelinePoint]) -> int | None:
+    """The smallest step between two readings of the clock; None without any."""
+    steps = [
+        later - earlier
+        for trace in (point.trace for point in points if point.trace)
+        for earlier, later in pairwise(sorted({*trace.start_ns, *trace.end_ns}))
+    ]
+    return min(steps, default=None)
 
 
 class TracedKernel:
@@ -129,7 +145,6 @@ class TracedKernel:
         self._traced = traced
         self._device = device
         self._trace: torch.Tensor | None = None
-        self.resolution_ns = 2**31
 
     def __getitem__(self, grid: tuple[int, ...]):
         size = (math.prod(grid), 3)
@@ -155,8 +170,6 @@ class TracedKernel:
         """The last launch, its times from the first start on."""
         torch.cuda.synchronize()
         sm, start, end = self._trace.T
-        steps = torch.cat([start, end]).unique().diff()
-        self.resolution_ns = min([self.resolution_ns, *steps.tolist()])
         first = start.min()
         return Trace(
             sm=tuple(sm.tolist()),
@@ -179,10 +192,9 @@ def _split(context, kernel, operands, shape, split_t) -> TimelinePoint:
 
 
 def _stream_k(context, kernel, operands, shape) -> TimelinePoint:
-    plan = rung_plan("stream_k", "dw", shape, 2, context.facts)
+    plan = stream_k_plan(shape, context.facts)
     if plan is None:
-        found = dict.fromkeys(("resident_programs", "trace", "plain_ms", "traced_ms"))
-        found |= {"skipped_reason": NO_LAUNCH}
+        found = _skipped(no_launch("stream_k", "dw", shape, context.facts))
         return _point("stream_k", shape, "atomic", 1, None, found)
     found = _traced(
         context,
@@ -201,10 +213,9 @@ def _traced(context, kernel, operands, plain, case) -> dict:
         with kernel.instead():
             return plain()
 
-    found = {"resident_programs": None, "trace": None}
-    times = {"plain": None, "traced": None}
-    reason = attempt(plain) or attempt(traced)
-    if not reason:
+    if reason := attempt(plain) or attempt(traced):
+        return _skipped(reason)
+    try:
         times, _ = context.timer.compare({"plain": plain, "traced": traced}, SAMPLES)
         traces = []
         for _ in range(LAUNCHES):
@@ -213,16 +224,23 @@ def _traced(context, kernel, operands, plain, case) -> dict:
             traces.append(kernel.trace())
         traces.sort(key=lambda trace: trace.makespan_ns)
         _, compiled, _ = launch(case, operands)
-        found = {
-            "resident_programs": resident_programs(compiled, context.facts.warp_size),
-            "trace": traces[LAUNCHES // 2],
-        }
+        resident = resident_programs(compiled, context.facts.warp_size)
+    except Exception as error:  # As of a single call: a recorded skip.
+        torch.cuda.empty_cache()
+        return _skipped(sentence(error))
     return {
-        **found,
+        "resident_programs": resident,
+        "trace": traces[LAUNCHES // 2],
         "plain_ms": times["plain"],
         "traced_ms": times["traced"],
-        "skipped_reason": reason,
+        "skipped_reason": None,
     }
+
+
+def _skipped(reason: str) -> dict:
+    """The fields of a point that was not traced."""
+    found = dict.fromkeys(("resident_programs", "trace", "plain_ms", "traced_ms"))
+    return {**found, "skipped_reason": reason}
 
 
 def _point(

@@ -3,14 +3,14 @@
 Rules (each answers a public report of a number that was wrong): the whole
 operation is timed, by device events around it; the device is warmed up for a
 stated time; L2 is flushed before every call by reading a buffer, so that it
-holds clean lines of something else; compared calls take turns, launch by launch;
-each round of turns is queued behind a kernel that keeps the device busy, and
-counts only if it was queued whole before the device got to it, so that no gap of
-the host is ever timed; all samples are kept.
+holds clean lines of something else; compared calls take turns, launch by launch, in
+orders that give none a neighbor of its own; each round of turns is queued behind a
+kernel that keeps the device busy, and counts only if it was queued whole before the
+device got to it, so that no gap of the host is ever timed; all samples are kept.
 """
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 
@@ -51,9 +51,7 @@ class Timer:
         times = {key: [] for key in calls}
         keys, head_ms = list(calls), HEAD_MS
         while len(times[keys[0]]) < samples:
-            # Rotate, so that no call always follows the same neighbor.
-            turn = len(times[keys[0]]) % len(keys)
-            order = keys[turn:] + keys[:turn]
+            order = in_turn(keys, len(times[keys[0]]))
             events, queued = self._round([calls[key] for key in order], head_ms)
             if len(times[keys[0]]) == samples - 1:
                 state = self._nvml.state()
@@ -88,6 +86,18 @@ class Timer:
             for call in calls:
                 call()
             torch.cuda.synchronize()
+
+
+def in_turn(keys: Sequence[Hashable], turn: int) -> list[Hashable]:
+    """The keys in the order of a round.
+
+    Rows of a Williams square, each also backwards: over twice as many rounds as keys,
+    each stands equally often at each place, and equally often behind each other.
+    """
+    count, row = len(keys), turn // 2
+    places = [(place + 1) // 2 if place % 2 else -place // 2 for place in range(count)]
+    order = [keys[(place + row) % count] for place in places]
+    return order[::-1] if turn % 2 else order
 
 
 def attempt(call: Call) -> str | None:

@@ -1,8 +1,10 @@
 """Section `transposes`: an operand read by swapped strides, or copied first."""
 
+import functools
+
 import torch
 
-from generate.record.calls import DTYPE_NAME, Operands, Outcomes
+from generate.record.calls import DTYPE_NAME, Operands, Outcomes, skipped
 from generate.record.context import Context
 from generate.record.timing import Call
 from generate.schema import TransposePoint, Transposes
@@ -30,8 +32,13 @@ def record(context: Context) -> Transposes:
 
 def calls(operands: Operands, op: str) -> dict[tuple[str, str], Call]:
     """Every way to the product, by implementation: Wᵀ of dX, Xᵀ of dW."""
-    source = operands.w if op == "dx" else operands.x
-    copied = source.T.contiguous()
+
+    def source() -> torch.Tensor:
+        return operands.w if op == "dx" else operands.x
+
+    @functools.cache
+    def copied() -> torch.Tensor:
+        return source().T.contiguous()
 
     def multiply(implementation: str, transposed: torch.Tensor) -> torch.Tensor:
         """The product with Wᵀ[N, K] or Xᵀ[K, T], however it lies in memory."""
@@ -50,10 +57,10 @@ def calls(operands: Operands, op: str) -> dict[tuple[str, str], Call]:
             return lambda: multiply(implementation, make())
 
         found |= {
-            (implementation, "in place"): by(lambda: source.T),
-            (implementation, "copied first"): by(lambda: source.T.contiguous()),
-            (implementation, "copied before"): by(lambda: copied),
-            (implementation, "the copy alone"): lambda: source.T.contiguous(),
+            (implementation, "in place"): by(lambda: source().T),
+            (implementation, "copied first"): by(lambda: source().T.contiguous()),
+            (implementation, "copied before"): by(copied),
+            (implementation, "the copy alone"): lambda: source().T.contiguous(),
         }
     return found
 
@@ -76,7 +83,12 @@ def _compare(
     t, k, n = shape
     points = []
     for key, call in ways.items():
-        fields = outcomes.fields(key)
+        fields, extra_bytes = outcomes.fields(key), None
+        if outcomes.able(key):
+            try:
+                extra_bytes = _extra_bytes(call)
+            except Exception as error:  # As of any other call: a recorded skip.
+                fields = skipped(error)
         points.append(
             TransposePoint(
                 op=op,
@@ -86,7 +98,7 @@ def _compare(
                 K=k,
                 N=n,
                 dtype=DTYPE_NAME,
-                extra_bytes=_extra_bytes(call) if fields["samples_ms"] else None,
+                extra_bytes=extra_bytes,
                 **fields,
             )
         )

@@ -623,21 +623,21 @@ class Maker:
 
     def write(self, folder: Path, **sections: Section | None) -> Recording:
         """Write a recording; `sections` replaces some, None leaves one out."""
-        for name, section in {**self._sections, **sections}.items():
+        for name, section in {**self.made, **sections}.items():
             file = folder / f"{name}.json"
             if section is None:
                 continue
-            if section is self._sections[name] and name in self._texts:
+            if section is self.made[name] and name in self._texts:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(self._texts[name], "utf-8")
                 continue
             write_section(file, section)
-            if section is self._sections[name]:
+            if section is self.made[name]:
                 self._texts[name] = file.read_text("utf-8")
         return Recording(folder)
 
     @cached_property
-    def _sections(self) -> dict[str, Section]:
+    def made(self) -> dict[str, Section]:
         return self.sections()
 
     def plan(self, op: str, shape: Shape, **choices) -> Plan:

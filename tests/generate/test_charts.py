@@ -274,7 +274,12 @@ def test_a_skipped_point_is_not_drawn(tmp_path, maker):
     splits = maker.splits()
     point = splits.points[5]
     gone = point.model_copy(
-        update={"samples_ms": None, "state": None, "skipped_reason": "out of memory"}
+        update={
+            "error": None,
+            "samples_ms": None,
+            "state": None,
+            "skipped_reason": "out of memory",
+        }
     )
     others = tuple(p for p in splits.points if p is not point)
     splits = splits.model_copy(update={"points": (*others, gone)})

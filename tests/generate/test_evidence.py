@@ -152,9 +152,9 @@ def test_a_workspace_that_varies_is_named(maker, tmp_path):
     points = []
     for point in section.points:
         if (point.reduction, point.split_t, point.N) == ("workspace", 16, 64):
-            alone, *_, streams = point.repeats
+            *others, streams = point.repeats
             streams = streams.model_copy(update={"distinct": 2})
-            point = point.model_copy(update={"repeats": (alone, streams)})
+            point = point.model_copy(update={"repeats": (*others, streams)})
         points.append(point)
     section = section.model_copy(update={"points": tuple(points)})
     steady = charts(Measurements(maker.write(tmp_path / "gpu" / "a")))["determinism"]
@@ -171,7 +171,7 @@ def test_a_workspace_that_varies_is_named(maker, tmp_path):
 def test_skipped_repeats_are_no_marks(maker, tmp_path):
     """A form that was skipped has a row with its reason and no mark."""
     section = maker.determinism()
-    update = {"repeats": (), **skipped("out of memory")}
+    update = {"repeats": (), "error": None, **skipped("out of memory")}
     points = tuple(
         point.model_copy(update=update) if point.split_t == 64 else point
         for point in section.points

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +12,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from generate.record import determinism, occupancy, timelines, transposes
+from generate.record import determinism, ladder, occupancy, timelines, transposes
 from generate.schema import Trace
-from kernels.plan import rung_plan
+from generate.shapes import STARVED
+from kernels.plan import SHARED_TILES, _fitted, cdiv, rung_plan
 from tests.kernels.test_plan import H200
 
 ROOT = Path(__file__).parents[2]
@@ -125,12 +127,60 @@ def test_lanes_are_the_slots_of_an_sm():
 
 @pytest.mark.parametrize(
     ("sm", "start", "end"),
-    [((0,), (0, 1), (2, 3)), ((), (), ()), ((0,), (1,), (2,)), ((0,), (0,), (0,))],
+    [
+        *(((0,), (0, 1), (2, 3)), ((), (), ()), ((0,), (1,), (2,))),
+        *(((0,), (0,), (0,)), ((0, 1), (0, 2), (3, 1))),
+    ],
 )
 def test_half_a_trace_is_none(sm, start, end):
-    """A start without an end, no program, another beginning, a span of nothing."""
+    """A start without an end, no program, another beginning, no time at all, an end
+    before the start."""
     with pytest.raises(ValueError):
         Trace(sm=sm, start_ns=start, end_ns=end)
+
+
+def test_a_coarse_clock_gives_a_trace_too():
+    """Where programs take less than its step, none holds another's slot."""
+    exact = trace((0, 0, 900), (0, 950, 3000), (0, 3100, 3200), (1, 10, 2500))
+    coarse = trace(
+        *(
+            (sm, start // 1024 * 1024, end // 1024 * 1024)
+            for sm, start, end in zip(
+                exact.sm, exact.start_ns, exact.end_ns, strict=True
+            )
+        )
+    )
+    assert coarse.lanes == exact.lanes
+    assert (coarse.resident, coarse.waves) == (exact.resident, exact.waves)
+    assert timelines._resolution_ns([SimpleNamespace(trace=coarse)]) == 1024
+    assert timelines._resolution_ns([SimpleNamespace(trace=None)]) is None
+
+
+@pytest.mark.parametrize("shared_kib", [64, 99, 227])
+def test_stream_k_is_recorded_as_it_is_launched(shared_kib):
+    """On any device its point has its plan's reduction, and only where its tiles are
+    whole waves does it say so."""
+    for sm_count in (16, *range(8, 193, 3)):
+        facts = replace(
+            H200,
+            sm_count=sm_count,
+            shared_memory_per_program_bytes=shared_kib * 1024,
+            shared_memory_per_sm_bytes=(shared_kib + 1) * 1024,
+        )
+        for shape in timelines.TIMELINE_SHAPES:
+            plan = occupancy.stream_k_plan(shape, facts)
+            if plan:
+                assert plan.reduction == "atomic"
+                continue
+            reason = ladder.no_launch("stream_k", "dw", shape, facts)
+            fitting = [c for c in SHARED_TILES if _fitted(c, 2, 4, facts)[1]]
+            _, k, n = shape
+            rests = [cdiv(k, c.rows) * cdiv(n, c.columns) % sm_count for c in fitting]
+            assert reason == (ladder.WHOLE_WAVES if fitting else ladder.NO_ROOM)
+            assert not any(rests)
+    old = replace(H200, capability="8.0")
+    assert occupancy.stream_k_plan(timelines.TIMELINE_SHAPES[0], old) is None
+    assert ladder.no_launch("stream_k", "dw", STARVED, old) == ladder.NO_ENGINE
 
 
 def test_only_equal_bits_have_equal_sums():

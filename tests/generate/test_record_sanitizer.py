@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from generate.record import sanitized, sanitizer
+from generate.record import programs, sanitized, sanitizer
 from generate.render.claims import Judged
 from generate.render.facts import facts
 from generate.render.hardware import tables
@@ -249,7 +249,7 @@ def test_a_tool_that_takes_too_long_is_recorded_as_such(
 
 def test_without_a_sanitizer_the_reason_is_recorded(machine, monkeypatch, tmp_path):
     """None is installed: every tool is there, with the reason."""
-    monkeypatch.setattr(sanitizer, "find", lambda: None)
+    monkeypatch.setattr(programs, "find_sanitizer", lambda: None)
     section = sanitizer.record(machine)
     assert section.version is None
     for point in section.points:
@@ -260,11 +260,11 @@ def test_without_a_sanitizer_the_reason_is_recorded(machine, monkeypatch, tmp_pa
 def test_a_program_that_fails_by_itself_is_not_watched(installed, machine, monkeypatch):
     """Without CUDA no product can be computed: the sanitizer is not even asked."""
     monkeypatch.undo()
-    monkeypatch.setattr(sanitizer, "find", lambda: str(installed()))
+    monkeypatch.setattr(programs, "find_sanitizer", lambda: str(installed()))
     monkeypatch.setattr(sanitizer, "PARTS", 1)
     monkeypatch.setattr(sanitizer, "PROGRAM", "generate.record.no_such_program")
     for point in sanitizer.record(machine).points:
-        assert "without the sanitizer the program fails" in point.skipped_reason
+        assert "no result without the sanitizer: " in point.skipped_reason
 
 
 def test_the_sanitizer_is_found(tmp_path, monkeypatch):
@@ -275,12 +275,12 @@ def test_the_sanitizer_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(places[0]))
     monkeypatch.setenv("CUDA_HOME", str(places[1].parent))
     wheels = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(sanitizer.importlib.util, "find_spec", lambda name: wheels)
+    monkeypatch.setattr(programs.importlib.util, "find_spec", lambda name: wheels)
     for place in reversed(places):
         file = place / "compute-sanitizer"
         file.write_text("", "utf-8")
         file.chmod(0o755)
-        assert sanitizer.find() == str(file)
+        assert programs.find_sanitizer() == str(file)
 
 
 def test_libraries_of_a_wheel_are_named(tmp_path):

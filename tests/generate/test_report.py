@@ -103,9 +103,8 @@ def test_best_split_is_the_fastest_recorded(recording: Recording):
 def test_a_skipped_point_is_null_not_a_number(recording: Recording, maker):
     """What was not measured has no ratio and joins no mean."""
     gemms = recording.gemms
-    first = gemms.points[1].model_copy(
-        update={"samples_ms": None, "state": None, "skipped_reason": "out of memory"}
-    )
+    update = {"error": None, **skipped("out of memory")}
+    first = gemms.points[1].model_copy(update=update)
     points = (gemms.points[0], first, *gemms.points[2:])
     changed = maker.write(
         recording.folder, gemms=gemms.model_copy(update={"points": points})
@@ -204,7 +203,7 @@ def test_a_target_without_some_of_its_points_has_no_verdict(tmp_path, maker):
     """The others' mean is shown, and the point that is missing named."""
     gemms = maker.gemms()
     points = tuple(
-        p.model_copy(update=skipped("out of memory"))
+        p.model_copy(update={"error": None, **skipped("out of memory")})
         if (p.shape, p.op, p.implementation) == (STARVED, "dx", "fast")
         else p
         for p in gemms.points

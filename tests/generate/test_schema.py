@@ -160,6 +160,90 @@ def test_no_field_may_be_missing_or_unknown(recording: Recording, name: str):
             assert named in str(caught.value)
 
 
+CONTRADICTIONS = (
+    # Section, number of its point, fields that are set, and what is said.
+    ("gemms", 0, {"error": None}, "needs error"),
+    ("gemms", 0, {"samples_ms": None, "skipped_reason": "so"}, "needs state"),
+    ("gemms", 1, {"configuration": None}, "configuration is missing"),
+    ("gemms", 0, {"configuration": 1}, "not known of the vendor's"),
+    ("gemms", 0, {"state": {"power_w": -5.0}}, "power_w"),
+    ("gemms", 0, {"state": {"temperature_c": -300}}, "temperature_c"),
+    ("gemms", 0, {"state": {"clock_sm_mhz": None}}, "nvml_reason"),
+    ("gemms", 0, {"state": {"nvml_reason": "no answer"}}, "nvml_reason"),
+    ("splits", 0, {"split_t": 64}, "another reduction or split_t"),
+    ("splits", 1, {"configuration": {"split_t": 64}}, "another reduction or split_t"),
+    ("splits", 0, {"configuration": {"split_t": 64}}, "that share a tile"),
+    (
+        "timelines",
+        4,
+        {"configuration": {"reduction": "workspace"}},
+        "another reduction",
+    ),
+    ("occupancy", 1, {"configuration": None}, "all kernels but reduce"),
+    ("determinism", 1, {"repeats": []}, "of each condition once"),
+    ("determinism", 0, {"configuration": 1}, "not known of the vendor's"),
+    ("transposes", 0, {"extra_bytes": None}, "needs extra_bytes"),
+    ("traps", 0, {"broken": {"wrong_elements": 10**9}}, "are of elements"),
+    ("traps", 0, {"T": None}, "needs T, K and N"),
+)
+
+
+def merged(raw: dict, changes: dict) -> None:
+    for name, value in changes.items():
+        if isinstance(value, dict) and raw[name]:
+            merged(raw[name], value)
+        else:
+            raw[name] = value
+
+
+@pytest.mark.parametrize(
+    "case", CONTRADICTIONS, ids=lambda case: f"{case[0]}-{'-'.join(case[2])}"
+)
+def test_a_point_does_not_contradict_itself(maker, tmp_path, case):
+    """What was measured has all that belongs to it, and what was not has none."""
+    name, index, changes, said = case
+    raw = maker.made[name].model_dump(mode="json", by_alias=True)
+    raw["points"] = raw["points"][index : index + 2]
+    if changes.get("configuration") == 1:
+        changes = {"configuration": raw["points"][1]["configuration"]}
+    file = tmp_path / f"{name}.json"
+    file.write_text(json.dumps(raw), "utf-8")
+    read_section(file)
+    merged(raw["points"][0], changes)
+    file.write_text(json.dumps(raw), "utf-8")
+    with pytest.raises(DataError, match=said):
+        read_section(file)
+
+
+def test_a_section_does_not_contradict_its_points(maker, tmp_path):
+    """Answers of the driver, repeats, tests and tools are there or have a reason."""
+
+    def doubled(raw):
+        raw["points"][0]["repeats"] *= 2
+
+    def skip(raw):
+        for point in raw["points"]:
+            point["outcome"] = "skipped"
+
+    for name, edit, said in (
+        ("environment", lambda raw: raw["gpu"].update(mig_enabled=None), "nvml_reason"),
+        ("environment", lambda raw: raw["software"].update(driver=None), "nvml_reason"),
+        ("ceilings", lambda raw: raw.update(flops_per_clock_per_sm=None), "flops_r"),
+        ("timelines", lambda raw: raw.update(timer_resolution_ns=None), "resolution"),
+        ("timelines", lambda raw: raw.update(timer_resolution_ns=2**31), "resolution"),
+        ("occupancy", lambda raw: raw.update(profiler=None), "profiler"),
+        ("sanitizer", lambda raw: raw.update(version=None), "version"),
+        ("determinism", doubled, "of each condition once"),
+        ("verification", skip, "every test was skipped"),
+    ):
+        raw = maker.made[name].model_dump(mode="json", by_alias=True)
+        edit(raw)
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(raw), "utf-8")
+        with pytest.raises(DataError, match=said):
+            read_section(file)
+
+
 def test_keys_must_not_repeat(recording: Recording):
     """Python's reader keeps the last of two equal keys; ours refuses them."""
     file = recording.folder / "environment.json"

@@ -187,7 +187,9 @@ def test_agreement_is_counted(changed, maker):
         points.append(point)
         if point.key == (*DW_ALONE, *STARVED):
             counters = point.counters.model_copy(update={"sm_active_pct": 95.5})
+            made = point.configuration.model_copy(update={"reduction": "atomic"})
             form = {"kernel": "fast", "reduction": "atomic", "counters": counters}
+            form |= {"configuration": made}
             points.append(point.model_copy(update=form))
     occupancy = occupancy.model_copy(update={"points": tuple(points)})
     found = facts(changed(lambda point: point, occupancy=occupancy))
