@@ -433,12 +433,24 @@ def test_an_old_still_is_never_shown(site, fake_stills, maker, capsys):
     ]
 
 
+def kinds(chart) -> set:
+    """What of Plotly a chart is made of."""
+    made = chart.figure.to_plotly_json()
+    parts = {"annotations", "shapes", "yaxis2", "meta"}.intersection(made["layout"])
+    return parts.union((t["type"], t.get("mode")) for t in made["data"])
+
+
 @pytest.fixture(scope="module")
 def drawn(maker, tmp_path_factory, worker_id):
-    """The charts, and their pictures by two exports: a browser's work, done once."""
+    """Charts of every kind, and their pictures by two exports: a browser's work, done
+    once."""
     folder = tmp_path_factory.mktemp("drawn") / "gpu"
     found = [maker.write(folder / name) for name in ("one", "two")]
-    present = list(charts(Measurements(found[0], found)).values())
+    present, known = [], set()
+    for chart in charts(Measurements(found[0], found)).values():
+        if kinds(chart) - known:
+            present.append(chart)
+            known |= kinds(chart)
     base = tmp_path_factory.getbasetemp()
     file = (base if worker_id == "master" else base.parent) / "stills.json"
     with FileLock(f"{file}.lock"):
@@ -448,29 +460,60 @@ def drawn(maker, tmp_path_factory, worker_id):
     return present, *json.loads(file.read_text("utf-8"))
 
 
+@pytest.fixture(scope="module")
+def committed() -> dict[str, list[str]]:
+    """The pictures in docs/, which `render --check` holds to their charts, by size."""
+    folder = ROOT / "docs/assets/rendered"
+    found = {n: sorted(folder.rglob(f"*-{n}.svg")) for n in stills.SIZES}
+    assert len(found["narrow"]) == len(found["wide"]) > 0
+    return {n: [file.read_text("utf-8") for file in found[n]] for n in found}
+
+
+def assert_fit_for_a_page(svgs: list[str]) -> None:
+    """Coloured by variables, without a fixed ground; ids differ between pictures."""
+    for svg in svgs:
+        assert "var(--op-dw)" in svg and "rgb(9, 9" not in svg
+        assert not re.search(r"rgb\(255, 255, 255\)|: white\b", svg)
+        assert 'role="img"' in svg and re.search(r'aria-label="[^"]+"', svg)
+    ids = [name for svg in svgs for name in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(ids) == len(set(ids)) > 0
+
+
 @needs_browser
 def test_stills_are_stamped_named_and_repeatable(drawn):
-    """Two exports are the same bytes, coloured by variables, without a fixed ground."""
+    """Two exports are the same bytes, with the digest and title of their chart."""
     present, first, second = drawn
     assert first == second
-    ids = []
     for chart in present:
         for svg in first[chart.name].values():
             assert stills.stamp(svg) == chart.digest
-            assert 'role="img"' in svg and f'aria-label="{chart.title}"' in svg
-            assert "var(--op-dw)" in svg and "rgb(9, 9" not in svg
-            assert not re.search(r"rgb\(255, 255, 255\)|: white\b", svg)
-            ids += re.findall(r'\bid="([^"]+)"', svg)
-    assert len(ids) == len(set(ids))
+            assert f'aria-label="{chart.title}"' in svg
+    assert_fit_for_a_page([svg for both in first.values() for svg in both.values()])
+
+
+def test_committed_stills_are_fit_for_a_page(committed):
+    """What pages hold is as what is exported today."""
+    assert_fit_for_a_page([*committed["narrow"], *committed["wide"]])
+
+
+def assert_legible(svg: str) -> None:
+    """At 360 px the picture is 328 wide; no letter is smaller than 12 px there."""
+    width, _ = stills.SIZES["narrow"]
+    found = re.findall(r"font-size: ([\d.]+)px", svg)
+    assert min(map(float, found)) * 328 / width >= 12
 
 
 @needs_browser
 def test_letters_of_stills_are_legible_on_a_phone(drawn):
-    """At 360 px the picture is 328 wide; no letter is smaller than 12 px there."""
-    width, _ = stills.SIZES["narrow"]
+    """As they are exported."""
     for both in drawn[1].values():
-        found = re.findall(r"font-size: ([\d.]+)px", both["narrow"])
-        assert min(map(float, found)) * 328 / width >= 12
+        assert_legible(both["narrow"])
+
+
+def test_letters_of_committed_stills_are_legible_on_a_phone(committed):
+    """As pages hold them."""
+    for svg in committed["narrow"]:
+        assert_legible(svg)
 
 
 def test_rendering_needs_no_torch(site):

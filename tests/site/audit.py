@@ -26,7 +26,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -161,8 +160,7 @@ def walk(site: Site) -> list[Row]:
             weights[address] = sum(
                 size["responseBodySize"] + size["responseHeadersSize"] for size in sizes
             )
-            page.add_init_script(Axe().axe_script)
-            findings += axe(page, site.origin + "/" + address)
+            findings += axe(page)
             context.close()
         rows = [
             at_most("axe, WCAG 2.2 AA, all pages, both schemes", len(findings), 0),

@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from generate.render import render
@@ -313,11 +312,11 @@ def test_the_choice_is_reached_by_keyboard(at):
     expect(select).to_be_focused()
 
 
-def test_the_choice_passes_an_audit(context, watch, both):
+def test_the_choice_passes_an_audit(at):
     """WCAG 2.2, A and AA, with another recording chosen, wide and narrow."""
-    page = watch(context.new_page())
-    page.add_init_script(Axe().axe_script)
-    assert not axe(page, f"{both.origin}/both/hardware/?recording={OTHER}")
+    page = at(f"hardware/?recording={OTHER}")
+    shown(page, OTHER)
+    assert not axe(page)
 
 
 def test_nothing_jumps_when_the_choice_comes_alive(browser, both):

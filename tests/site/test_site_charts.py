@@ -350,10 +350,10 @@ def test_nothing_grows(browser, site, watch):
     select = live.locator(f"{LIVE} .chart-controls select").first.element_handle()
     session = live.context.new_cdp_session(live)
     session.send("Performance.enable")
-    live.evaluate(choose, [select, 30])
+    live.evaluate(choose, [select, 10])
     few = nodes(session)
-    live.evaluate(choose, [select, 40])
-    assert nodes(session) < few + drawn
+    live.evaluate(choose, [select, 20])
+    assert nodes(session) < few + drawn / 2
     assert growth[True] - growth[False] < drawn / 2, (growth, drawn)
     live.context.close()
 

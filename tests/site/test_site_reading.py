@@ -3,50 +3,84 @@
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.site.harness import ROOT, axe, chart_page, enliven, toggle_to, until
+from tests.site.harness import (
+    PHONE,
+    ROOT,
+    axe,
+    chart_page,
+    enliven,
+    toggle_to,
+    until,
+)
 
+MOVING = """() => {
+  const longest = (times) => Math.max(...times.split(",").map(parseFloat));
+  return [...document.querySelectorAll("*")].filter((part) => {
+    const style = getComputedStyle(part);
+    const times = [style.animationDuration, style.transitionDuration];
+    return Math.max(...times.map(longest)) > .1;
+  }).map((part) => [location.pathname, part.outerHTML.slice(0, 80)]);
+}"""
+WIDTH = "document.scrollingElement.scrollWidth"
 WHOLE = """() => [...document.querySelectorAll("article *")].filter((part) =>
     getComputedStyle(part).breakInside === "avoid" && part.offsetHeight > 986
 ).map((part) => [location.pathname, part.outerHTML.slice(0, 80)])"""
 
 
-def test_phone(page, site):
-    """At 360 px no page scrolls sideways, before its charts draw or after
-    (plotly/plotly.js#6609). On paper none is wider than the sheet, since browsers then
-    shrink all of it, and what must not be cut is lower than one."""
-    wide, high = [], []
-    for address in site.pages:
-        page.emulate_media(media="screen")
-        page.set_viewport_size({"width": 360, "height": 740})
-        page.goto(site.url + address)
-        before = page.evaluate("document.scrollingElement.scrollWidth")
-        enliven(page)
-        after = page.evaluate("document.scrollingElement.scrollWidth")
-        on_paper(page)
-        paper = page.evaluate("document.scrollingElement.scrollWidth")
-        if max(before, after) > 360 or paper > 673:
-            wide.append((address, before, after, paper))
-        high += page.evaluate(WHOLE)
-    assert not wide
-    assert not high
-
-
-PARTS = 4
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))  # which may run beside one another
-def test_axe(page, site, part):
-    """An audit by WCAG 2.0, 2.1 and 2.2, A and AA, finds nothing on any page, charts
-    drawn, in either scheme, wide or narrow (plotly/plotly.js#6645,
-    vega/vega-lite#6603)."""
-    page.add_init_script(Axe().axe_script)
-    found = []
+def test_every_page(page, site, part):
+    """At 360 px no page scrolls sideways, before its charts draw or after
+    (plotly/plotly.js#6609). An audit by WCAG 2.0, 2.1 and 2.2, A and AA, finds nothing
+    on it, charts drawn, in either scheme, wide or narrow (plotly/plotly.js#6645,
+    vega/vega-lite#6603). On paper none is wider than the sheet, since browsers then
+    shrink all of it, and what must not be cut is lower than one. Nothing moves for a
+    reader who asked for less motion.
+
+    One visit for all of it: loading a page and drawing its charts are most of the work.
+    """
+    wide, high, found, moving = [], [], [], []
     for address in site.pages[part::PARTS]:
-        found += axe(page, site.url + address)
+        page.emulate_media(
+            media="screen", color_scheme="light", reduced_motion="reduce"
+        )
+        page.set_viewport_size(PHONE)
+        page.goto(site.url + address)
+        widths = [page.evaluate(WIDTH)]
+        enliven(page)
+        widths += [page.evaluate(WIDTH)]
+        found += axe(page)
+        moving += page.evaluate(MOVING)
+        on_paper(page)
+        paper = page.evaluate(WIDTH)
+        if max(widths) > 360 or paper > 673:
+            wide.append((address, *widths, paper))
+        high += page.evaluate(WHOLE)
+        for table in page.locator("details.chart-table").all():
+            assert_printed(page, table)
     assert not found, "\n".join(map(str, found))
+    assert not moving
+    assert not wide, "wider than a phone or a sheet"
+    assert not high, "higher than a sheet"
+
+
+def assert_printed(page, table):
+    """A table of a chart is printed, one of more than 60 rows only if its reader
+    opened it; and is no wider than the sheet (plotly/plotly.js#1275)."""
+    inside = table.locator("table")
+    table.evaluate("table => { table.open = false }")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    long = table.locator("tbody tr").count() > 60
+    expect(inside).to_be_visible(visible=not long)
+    table.evaluate("table => { table.open = true }")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(inside).to_be_visible()
+    box = inside.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 673, page.url
 
 
 def test_contrast(page, site):
@@ -104,33 +138,16 @@ def test_paper(page, site, tmp_path):
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
 
 
-def test_tables_on_paper(page, site, tmp_path):
-    """Every table of a chart is printed, one of more than 60 rows only if its reader
-    opened it; and is no wider than the sheet (plotly/plotly.js#1275)."""
-    for address in site.pages_with('class="chart"'):
-        page.goto(site.url + address)
-        on_paper(page)
-        for table in page.locator("details.chart-table").all():
-            inside = table.locator("table")
-            table.evaluate("table => { table.open = false }")
-            page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            long = table.locator("tbody tr").count() > 60
-            expect(inside).to_be_visible(visible=not long)
-            table.evaluate("table => { table.open = true }")
-            page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            expect(inside).to_be_visible()
-            box = inside.bounding_box()
-            assert box["x"] >= 0 and box["x"] + box["width"] <= 673, address
-        page.emulate_media(media="screen")
-
-
 def test_a_long_table_costs_no_paper(page, site):
     """Printed by the browser itself, a page is longer when its long table is open."""
+    tables = re.compile(r'<details class="chart-table".*?</details>', re.DOTALL)
+    address = next(
+        address
+        for address in site.pages
+        if any(t.count("<tr") > 61 for t in tables.findall(site.html(address)))
+    )
+    page.goto(site.url + address)
     summary = page.locator("details.chart-table:has(tr:nth-child(61)) summary").first
-    for address in site.pages_with('class="chart"'):
-        page.goto(site.url + address)
-        if summary.count():
-            break
 
     def sheets():
         return len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
@@ -156,22 +173,6 @@ def test_captions_of_wide_tables(page, site):
               return [text, box].map((it) => it.getBoundingClientRect().right);
             }""")
             assert inner <= outer + 1
-
-
-def test_less_motion(page, site):
-    """Nothing moves for a reader who asked for less motion."""
-    page.emulate_media(reduced_motion="reduce")
-    for address in [*site.pages_with('class="chart"'), "kernels/dw/"]:
-        page.goto(site.url + address)
-        moving = page.evaluate("""() => {
-          const longest = (times) => Math.max(...times.split(",").map(parseFloat));
-          return [...document.querySelectorAll("*")].filter((part) => {
-            const style = getComputedStyle(part);
-            const times = [style.animationDuration, style.transitionDuration];
-            return Math.max(...times.map(longest)) > .1;
-          }).map((part) => part.outerHTML.slice(0, 80));
-        }""")
-        assert not moving, address
 
 
 @pytest.mark.parametrize(
