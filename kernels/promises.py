@@ -209,7 +209,7 @@ REFUSALS = {
     "a tile of more warps than a program can have": Refusal(
         "ValueError", "tile must have at most 32 warps"
     ),
-    "a size just below 2³¹ for the lesson's kernels": Refusal(
+    "a size just below 2³¹ in kernels of the lesson": Refusal(
         "ValueError", 'implementation must be "fast"'
     ),
     "a gradient of 16 bits": Refusal("TypeError", "out must be of float32"),

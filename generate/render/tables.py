@@ -21,9 +21,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
+    """ends: the numbers of rows that end a group."""
+
     caption: str
     heads: list[Head]
     rows: list[list[Cell]]
+    ends: frozenset[int] = frozenset()
 
     @property
     def reasons(self) -> list[str]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as numbers
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal
 
 import jinja2
@@ -286,7 +286,9 @@ def table(measured: Measurements) -> Table:
                 text = written.format(row[key]).replace("-", "−")
                 cells.append(Cell(text, True))
         lines.append(cells)
-    return Table(caption, heads, lines)
+    names = [line[0].text for line in lines] + [""]
+    ends = {at for at, (name, then) in enumerate(pairwise(names)) if name != then}
+    return Table(caption, heads, lines, frozenset(ends))
 
 
 def files(measured: Measurements, templates: jinja2.Environment) -> dict[str, str]:

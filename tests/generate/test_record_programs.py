@@ -89,7 +89,7 @@ def test_every_program_sees_the_recorded_device_alone(monkeypatch, second):
         else:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         starts = (
-            lambda: occupancy._counters(second),
+            lambda: occupancy._counters(second, 1),
             lambda: verification.steps.__wrapped__(second),
             lambda: verification.record(second),
             lambda: sanitizer.record(second),

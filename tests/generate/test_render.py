@@ -261,8 +261,10 @@ def test_stream_k_has_a_name_and_no_split(site, maker):
     """Among the compiled kernels, with why it counts no atomic request."""
     plain = site.text("{{ hardware_tables().occupancy }}")
     section = maker.occupancy()
-    update = {"kernel": "fast", "reduction": "atomic"}
-    points = (*section.points, section.points[0].model_copy(update=update))
+    first = section.points[0]
+    made = first.configuration.model_copy(update={"reduction": "atomic"})
+    update = {"kernel": "fast", "reduction": "atomic", "configuration": made}
+    points = (*section.points, first.model_copy(update=update))
     section = section.model_copy(update={"points": points})
     maker.write(site.recording.folder, occupancy=section)
     page = site.text("{{ hardware_tables().occupancy }}")

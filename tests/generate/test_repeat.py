@@ -131,7 +131,11 @@ def test_other_software_is_no_repetition(data, maker):
         ("spread", {}, (0.8, 0.9, 1, 1.1, 1.2)),
         ("unexplained", {}, None),
         ("unexplained", {"clock_sm_mhz": 1900}, None),
-        ("unexplained", {"clock_sm_mhz": None, "throttle": None}, None),
+        (
+            "unexplained",
+            {"clock_sm_mhz": None, "throttle": None, "nvml_reason": "refused"},
+            None,
+        ),
     ],
 )
 def test_a_change_is_explained_by_what_was_logged(explanation, state, samples):

@@ -36,7 +36,10 @@ def shown(site):
 
 def effect(**fields) -> Effect:
     empty = dict.fromkeys(Effect.model_fields)
-    counts = {"elements": 0, "wrong_elements": 0, "non_finite_elements": 0}
+    right = "reading" not in fields
+    counts = {"elements": 4 * right, "wrong_elements": 0, "non_finite_elements": 0}
+    if right:
+        counts |= {"error": 0.0, "picture": ((0.0, 0.0), (0.0, 0.0))}
     return Effect(**{**empty, **counts, **fields})
 
 
@@ -129,7 +132,8 @@ def changed(maker, **changes):
 
 def test_facts_of_what_is_not_a_number(maker, tmp_path):
     """No finite element, no result, and a reading of whole units."""
-    nothing = effect(elements=4, wrong_elements=4, non_finite_elements=4)
+    counts = {"elements": 4, "wrong_elements": 4, "non_finite_elements": 4}
+    nothing = effect(**counts, error=None)
     read = effect(reading=Reading(value=49.0, unit="runs", meaning="refused"))
     section = changed(maker, broken=nothing, fixed=read)
     recording = maker.write(tmp_path / "data" / "gpu" / "day", traps=section)

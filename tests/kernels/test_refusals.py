@@ -358,7 +358,7 @@ HERE = {
     "a tile of more warps than a program can have": lambda a: a.dw(
         tile=Tile(32, 32, 32, num_warps=64, num_stages=2)
     ),
-    "a size just below 2³¹ for the lesson's kernels": lambda a: a.dw(
+    "a size just below 2³¹ in kernels of the lesson": lambda a: a.dw(
         x=a.x[:1].expand(2**31 - 1, K),
         dy=a.dy[:1].expand(2**31 - 1, N),
         implementation="lesson",
