@@ -161,7 +161,9 @@ def _check(x, weight, bias, main_grad) -> None:
     A compiler sees no addresses: there, the products look at them as they run.
     """
     compiling = torch.compiler.is_compiling()
-    named = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
+    named = {"x": x, "weight": weight}
+    if bias is not None:
+        named["bias"] = bias
     for name, tensor in named.items():
         host.check_tensor(name, tensor, host.DTYPES)
     if weight.dim() != 2:
