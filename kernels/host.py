@@ -109,9 +109,13 @@ def check_place(name, tensor, first_name, first) -> None:
 
 def check_memory(**tensors: torch.Tensor) -> None:
     for name, tensor in tensors.items():
-        # Sharded training frees it for a while; a kernel would read at address 0.
-        if tensor.numel() and not tensor.data_ptr():
+        if not has_memory(tensor):
             raise ValueError(f"{name} must have memory, its storage was freed")
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    # Sharded training frees it for a while; a kernel would read at address 0.
+    return tensor.data_ptr() != 0 or not tensor.numel()
 
 
 def output(out, shape: tuple[int, int], dtype, allowed=DTYPES, **operands):

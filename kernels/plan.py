@@ -599,8 +599,8 @@ def _fitted(c, itemsize, out_itemsize, device) -> tuple[int, int]:
     """(stages, resident programs) of a candidate: its own stages, or as many as fit."""
     blocks = c.rows, c.columns, c.depth
     registers = min(255, c.rows * c.columns // (c.num_warps * device.warp_size) + 64)
+    parts = counted_parts(c.parts, device)
     for num_stages in range(c.num_stages, 1, -1):
-        parts = counted_parts(c.parts, device)
         shared = fast_shared_memory_bytes(
             blocks, num_stages, parts, itemsize, out_itemsize
         )

@@ -52,7 +52,7 @@ STRIP, SUMMED = 16, 1024
 PAD_BLOCK, COPY_BLOCK = (8, 128), (4, 256)
 # Of prepared launches that are kept; then they are forgotten all at once.
 KEPT = 4096
-# Blocks that reach beyond a size end at its last element in 32 bits, too.
+# Of a size whose last block, which may reach beyond it, still ends within 32 bits.
 LARGEST = 2**31 - 256
 
 
@@ -170,12 +170,14 @@ def descriptor_fits(tensor: torch.Tensor, written: bool = False) -> bool:
 
 
 def _key(op, mode, reduction, plan, a, b, out) -> tuple | None:
-    """All that a prepared launch depends on; None for what has no memory."""
-    # Flat, and without loops: it is made at every call.
+    """All that a prepared launch depends on; None for what lost its memory."""
+    # Flat, and without loops for all but empty tensors: it is made at every call.
     try:
         a_low, b_low = a.data_ptr(), b.data_ptr()
         low = 16 if out is None else out.data_ptr()
-        if not (a_low and b_low and low):
+        if not (a_low and b_low and low) and not all(
+            tensor is None or host.has_memory(tensor) for tensor in (a, b, out)
+        ):
             return None
         key = (
             op,

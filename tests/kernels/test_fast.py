@@ -434,6 +434,15 @@ def test_prepared_launches_look_for_memory(position):
 
 
 @on_a_device
+@pytest.mark.parametrize("shape", ((0, 16, 16), (16, 0, 16), (16, 16, 0)), ids=str)
+def test_empty_products_are_prepared_once(shape):
+    """An expert that got no token costs the host no more than one that did."""
+    a, b = (operand(size, DTYPES[0]) for size in shapes("dw", shape)[:2])
+    known = [fast.prepare("dw", a, b) for _ in range(2)]
+    assert known[0] is known[1]
+
+
+@on_a_device
 def test_an_evaluated_parameter_is_prepared_once():
     """An output that requires grad is written where no gradient is recorded."""
     x, dy, out = (torch.ones(32, 32, device=DEVICE) for _ in range(3))
