@@ -42,11 +42,13 @@ Implementation = Literal[
     "persistent",
     "split",
     "stream_k",
+    "specialized",
     "fast",
     "deterministic",
 ]
-"""The vendor library's, the lesson's, the rungs of the ladder from there on, and
-what the public functions run: "fast" by default, "deterministic" where asked for."""
+"""The vendor library's, the lesson's, the rungs of the ladder from there on, the
+persistent one as it was tried with specialised warps, and what the public functions
+run: "fast" by default, "deterministic" where asked for."""
 Kernel = Literal["forward", "dx", "dw", "reduce", "fast"]
 TrainingWay = Literal["vendor", "atomic", "deterministic", "main_grad"]
 Dtype = Literal["bfloat16", "float16", "float32"]

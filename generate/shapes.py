@@ -38,6 +38,9 @@ LADDER_SHAPES: tuple[Shape, ...] = (
     (4096, 2880, 2880),
 )
 
+# What was tried beside the rungs and left runs at the two that hide a loss least.
+TRIED_SHAPES: tuple[Shape, ...] = LADDER_SHAPES[:2]
+
 # The host's time of a call shows where the GPU's does not hide it.
 LAUNCH_SHAPE: Shape = (1024, 512, 512)
 

@@ -5,7 +5,6 @@ with it, the site computes tile counts with it, and tests fake the device.
 """
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -296,6 +295,8 @@ SHARE_TIME = 0.113
 PAIRED = 0.97
 # Bytes that a microsecond reads or writes, where nothing else is to be done.
 BYTES_PER_TIME = 4.6e6
+# Of a launch, on a fast host: products in a row take no less, whatever the GPU takes.
+HOST_TIME = 6.0
 # Of shared memory, for the barriers of each stage of a pipeline, at most.
 BARRIER_BYTES = 32
 # The copy engine came with this compute capability.
@@ -352,12 +353,15 @@ SHARED_TILES = (
     Candidate(128, 256, 64, 8, 4, 4, 0.632, 0.710, 4.6, 0.95, 5.76),
     Candidate(128, 128, 64, 8, 4, 2, 0.360, 0.360, 2.83, 0.511, 7.42),
 )
-# L2 keeps lines of so many bytes. Rows that begin elsewhere cost the copy engine
-# more of them: the more, the less their pitch has in common with a line.
+# L2 keeps lines of so many bytes, in sectors.
 LINE_BYTES = 128
-# An operand is better copied to rows of whole lines where each of its elements is used
-# so often for each byte that its pitch has in common with a line.
-PADDED_FROM = 200
+SECTOR_BYTES = 32
+# Of the time of a product, what an operand adds whose rows begin inside of a sector;
+# rows that begin elsewhere inside of a line add too little to pay for a copy.
+BROKEN_SECTORS = 0.2
+# Products of a microsecond, where all SMs multiply; and what a copy's launch takes.
+PRODUCTS_PER_TIME = 3.2e8
+COPY_TIME = 4.5
 
 
 @dataclass(frozen=True)
@@ -465,13 +469,14 @@ def stored_bytes(op: Op, kernel: FastKernel, out_itemsize: int) -> int:
     return {"split": 4, "stream_k": 4 + out_itemsize}.get(kernel, out_itemsize)
 
 
-def pays_to_pad(pitch_bytes: int, uses: int) -> bool:
-    """Whether an operand is better copied to rows of whole lines of L2.
+def pays_to_pad(pitch_bytes: int, elements: int, uses: int) -> bool:
+    """Whether an operand of 16 bits is better copied to rows of whole lines of L2.
 
     pitch_bytes: from one row to the next. uses: of each element in the product.
     """
-    common = math.gcd(pitch_bytes, LINE_BYTES)
-    return common < LINE_BYTES and uses >= PADDED_FROM * common
+    lost = BROKEN_SECTORS * elements * uses / PRODUCTS_PER_TIME
+    copy = COPY_TIME + 2 * 2 * elements / BYTES_PER_TIME
+    return pitch_bytes % SECTOR_BYTES > 0 and lost > copy
 
 
 def has_descriptors(device: Device) -> bool:
@@ -531,9 +536,10 @@ def ranked_plans(
     out_itemsize: int | None = None,
     reduction: Reduction | None = None,
 ) -> list[tuple[float, FastPlan]]:
-    """(time, plan) of every launch by descriptors, the shortest `fast_time` first.
+    """(time, plan) of every launch by descriptors, by `fast_time`, the best first.
 
-    Of equals, the simplest first; none for fp32, nothing to do, or a device without
+    The best is the shortest in a row of such products, which the host may limit. Of
+    equals, the simplest first; none for fp32, nothing to do, or a device without
     descriptors. out_itemsize: bytes of an element of the output; by default 4 for dW,
     else itemsize. reduction: how programs that share a tile may bring their sums
     together; "none": a tile has one owner; None: in any way.
@@ -555,7 +561,14 @@ def ranked_plans(
                 sizes = itemsize, out_itemsize
                 time = fast_time(p, c, shape, mode, *sizes, device, resident)
                 found.append((time, p))
-    return sorted(found, key=lambda timed: timed[0])
+    return sorted(found, key=lambda timed: (_in_a_row(*timed, mode), timed[0]))
+
+
+def _in_a_row(time: float, p: FastPlan, mode: Mode) -> float:
+    """Time of one of many such products: the GPU's or, if longer, the host's."""
+    cleared = p.reduction == "atomic" and mode == "overwrite"
+    launches = 2 if cleared or p.reduction == "workspace" else 1
+    return max(time, launches * HOST_TIME)
 
 
 def rung_plan(

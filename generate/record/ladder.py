@@ -1,11 +1,15 @@
-"""Section `ladder`: the vendor's, the lesson's and every rung above, in turns."""
+"""Section `ladder`: the vendor's, the lesson's and every rung above, in turns.
+
+So is, at a few shapes, what was tried beside them.
+"""
 
 from dataclasses import replace
 
 from generate.record.calls import GEMM_CALLS, Operands, Outcomes, gemm_point
 from generate.record.context import Context
+from generate.record.tried import specialized
 from generate.schema import GemmPoint, Ladder
-from generate.shapes import LADDER_SHAPES, Shape
+from generate.shapes import LADDER_SHAPES, TRIED_SHAPES, Shape
 from kernels.plan import RUNGS, Device, has_descriptors, rung_plan
 
 NO_ENGINE = "the device has no engine that copies tiles by descriptors"
@@ -39,6 +43,11 @@ def _compare(
         calls[rung] = operands.planned_call(op, mode, plan)
         if plan is None:
             refused[rung] = no_launch(rung, op, shape, context.facts)
+    if shape in TRIED_SHAPES:
+        plans["specialized"] = plans["persistent"]
+        calls["specialized"] = specialized(calls["persistent"])
+        if "persistent" in refused:
+            refused["specialized"] = refused["persistent"]
     outcomes = Outcomes(context.timer, operands, op, mode, calls, refused=refused)
     return [gemm_point(shape, op, mode, name, plans[name], outcomes) for name in calls]
 

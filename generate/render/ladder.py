@@ -15,7 +15,13 @@ from generate.render.measured import (
 )
 from generate.render.tables import Cell, Head, Table
 from generate.schema import FastConfiguration, GemmPoint, geometric_mean
-from generate.shapes import FURTHER_SHAPES, LADDER_SHAPES, LAUNCH_SHAPE, Shape
+from generate.shapes import (
+    FURTHER_SHAPES,
+    LADDER_SHAPES,
+    LAUNCH_SHAPE,
+    TRIED_SHAPES,
+    Shape,
+)
 from kernels.plan import RUNGS, Tile, contracted_blocks, output_axes, output_tiles
 
 # What the public functions run, by call; dW has a deterministic form of its own.
@@ -23,8 +29,8 @@ PUBLIC = {
     call: ("fast", "deterministic") if op == "dw" else ("fast",)
     for call, (op, _) in CALLS.items()
 }
-# Every rung and the one that its step is counted from. A split and stream-K each
-# share what the persistent programs own alone.
+# Every rung, and what was tried, and the one that its step is counted from. A split
+# and stream-K each share what the persistent programs own alone.
 BELOW = {
     "grouped": "lesson",
     "tiles": "grouped",
@@ -32,6 +38,7 @@ BELOW = {
     "persistent": "descriptor",
     "split": "persistent",
     "stream_k": "persistent",
+    "specialized": "persistent",
 }
 RUNG_NAMES = {
     "lesson": "lesson",
@@ -152,7 +159,8 @@ def _rungs(measured: Measurements) -> Facts:
     for shape in ladder_shapes(measured):
         for call in CALLS:
             key = f"ladder.{shape_key(shape)}.{call}"
-            for rung in ("vendor", "lesson", *RUNGS):
+            tried = ("specialized",) if shape in TRIED_SHAPES else ()
+            for rung in ("vendor", "lesson", *RUNGS, *tried):
                 point = measured.rung(shape, call, rung)
                 found[f"{key}.{rung}.ms"] = ours = duration(point)
                 found[f"{key}.{rung}.tflops"] = _tflops(point)

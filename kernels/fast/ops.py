@@ -292,7 +292,8 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
 
 def _fits_well(operand: torch.Tensor, uses: int) -> bool:
     pitch = max(operand.stride()) * operand.itemsize
-    return descriptor_fits(operand) and not pays_to_pad(pitch, uses)
+    size = operand.numel()
+    return descriptor_fits(operand) and not pays_to_pad(pitch, size, uses)
 
 
 def question(op, a, b, dtype, mode, reduction) -> dict:

@@ -82,6 +82,7 @@ from generate.shapes import (
     TIMELINE_FACTORS,
     TIMELINE_SHAPES,
     TRANSPOSE_SHAPES,
+    TRIED_SHAPES,
     WORKED,
     Shape,
 )
@@ -227,6 +228,15 @@ class Maker:
                     if chosen is None:
                         timed = skipped("the rung has no launch at this shape")
                     points.append(self._gemm(shape, op, mode, rung, made, timed))
+                if shape in TRIED_SHAPES:
+                    tried = rung_plan("persistent", op, shape, 2, self.gpu.device, mode)
+                    made = tried and fast_configuration(tried)
+                    timed = measured(ideal_ms(shape) * 1.3)
+                    if tried is None:
+                        timed = skipped("the rung has no launch at this shape")
+                    points.append(
+                        self._gemm(shape, op, mode, "specialized", made, timed)
+                    )
         return Ladder(section="ladder", **self.header, points=tuple(points))
 
     def further(self, shapes: tuple[Shape, ...] = FURTHER_SHAPES) -> Further:

@@ -23,7 +23,13 @@ from generate.render.ladder import (
 )
 from generate.render.measured import CALL_LABELS, CALLS, STEP, Measurements, Missing
 from generate.schema import Recording, geometric_mean
-from generate.shapes import FURTHER_SHAPES, LADDER_SHAPES, STARVED, WORKED
+from generate.shapes import (
+    FURTHER_SHAPES,
+    LADDER_SHAPES,
+    STARVED,
+    TRIED_SHAPES,
+    WORKED,
+)
 from kernels.plan import RUNGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,9 +79,9 @@ def traces(chart: Chart) -> list[dict]:
 
 
 def test_every_rung_has_a_step(measured: Measurements):
-    """From the lesson up, each stands on one that comes before it."""
-    order = ["lesson", *RUNGS]
-    assert list(BELOW) == list(RUNGS) and list(RUNG_NAMES) == order
+    """From the lesson up, each stands on one before it; so does what was tried."""
+    order = ["lesson", *RUNGS, "specialized"]
+    assert list(BELOW) == order[1:] and list(RUNG_NAMES) == order[:-1]
     for rung, below in BELOW.items():
         assert order.index(below) < order.index(rung)
 
@@ -87,7 +93,8 @@ def test_ratios_are_of_the_same_turns(measured: Measurements):
         for call in CALLS:
             key = f"ladder.{shape_key(shape)}.{call}"
             vendor = measured.rung(shape, call, "vendor").time_ms
-            for rung in ("lesson", *RUNGS):
+            tried = ("specialized",) if shape in TRIED_SHAPES else ()
+            for rung in ("lesson", *RUNGS, *tried):
                 point = measured.rung(shape, call, rung)
                 ratio = found[f"{key}.{rung}.over_vendor"]
                 if isinstance(point, Missing):
@@ -166,10 +173,11 @@ def test_descriptors_need_rows_of_16_bytes():
 
 
 def test_every_rung_is_drawn_or_has_its_reason(measured: Measurements):
-    """A row for each point of the section; bars for those that ran; and a word in
+    """A row for each point of a rung; bars for those that ran; and a word in
     place of the others, of rungs that run the GEMM anywhere."""
     chart = charts(measured)["ladder"]
-    assert len(chart.rows) == len(measured.recording.ladder.points)
+    points = measured.recording.ladder.points
+    assert len(chart.rows) == sum(p.implementation != "specialized" for p in points)
     run = {(row["gemm"], row["rung"]) for row in chart.rows if row.get("tflops")}
     for shape in LADDER_SHAPES:
         mine = [r for r in chart.rows if (r["T"], r["K"], r["N"]) == shape]
@@ -300,6 +308,12 @@ def test_the_slowest_are_the_slowest(whole):
         ("grouped-order-pays", "ladder", 2, lambda p: p.implementation == "grouped"),
         ("split-adds-pay", "ladder", 2, lambda p: p.implementation == "split"),
         ("stream-k-pays", "ladder", 2, lambda p: p.implementation == "stream_k"),
+        (
+            "specialized-warps-pay",
+            "ladder",
+            0.5,
+            lambda p: p.implementation == "specialized",
+        ),
         (
             "shared-forward-and-dx",
             "ladder",

@@ -22,10 +22,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver, interpreter
 
+from generate.record.tried import specialized
 from kernels import host, ops
 from kernels.fast import ops as fast
 from kernels.fast.ops import descriptor_fits, multiply
 from kernels.plan import (
+    HOST_TIME,
     FastKernel,
     FastPlan,
     Reduction,
@@ -36,6 +38,7 @@ from kernels.plan import (
     output_tiles,
     plan,
     product_sizes,
+    ranked_plans,
     resident_programs,
 )
 from tests.kernels.contract import (
@@ -293,11 +296,20 @@ def test_copied_where_it_pays(op, position, monkeypatch):
     copied, shape = [], SHAPES[op]
     rows, columns, _ = product_sizes(op, shape)
     paying = (columns, rows)[position]
-    monkeypatch.setattr(fast, "pays_to_pad", lambda _, uses: uses == paying)
+    monkeypatch.setattr(fast, "pays_to_pad", lambda *given: given[-1] == paying)
     copy = fast._copied
     monkeypatch.setattr(fast, "_copied", lambda *a: copied.append(a[0]) or copy(*a))
     check(op, shape, DTYPES[0], PERSISTENT)
     assert [tuple(tensor.shape) for tensor in copied] == [shapes(op, shape)[position]]
+
+
+@on_a_device
+@every_op
+def test_specialized_warps_multiply_the_same(op):
+    """What was tried in the persistent kernel's place is right, and leaves it there."""
+    shipped = fast.persistent_kernel
+    specialized(lambda: check(op, SHAPES[op], DTYPES[0], PERSISTENT))()
+    assert fast.persistent_kernel is shipped
 
 
 @on_a_device
@@ -749,6 +761,24 @@ def test_a_last_wave_is_shared():
     """144 tiles are one wave and twelve more, of which all programs take a share."""
     p = fast_plan("dw", LAST_WAVE, 2, H200, mode="accumulate")
     assert (p.kernel, p.tiles, p.programs) == ("stream_k", 144, 132)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 2**17), st.integers(1, 4096), st.integers(1, 4096)),
+    mode=st.sampled_from(("overwrite", "accumulate")),
+)
+def test_a_second_launch_is_worth_the_hosts_time(shape, mode):
+    """None is planned where one launch would end before the host had made two."""
+
+    def one(p):
+        cleared = p.reduction == "atomic" and mode == "overwrite"
+        return not cleared and p.reduction != "workspace"
+
+    ranked = ranked_plans("dw", shape, 2, H200, mode=mode)
+    fastest_of_one = min(time for time, p in ranked if one(p))
+    time, chosen = ranked[0]
+    assert one(chosen) or max(time, 2 * HOST_TIME) < fastest_of_one
+    assert not one(chosen) or time == fastest_of_one
 
 
 @pytest.mark.parametrize("mode", ("overwrite", "accumulate"))

@@ -283,11 +283,16 @@ def test_empty_shapes_are_planned(op, shape):
 # Copies
 
 
-@given(pitch=st.integers(1, 2**20), uses=st.integers(1, 2**20))
-def test_copies_pay_where_elements_are_used_often(pitch, uses):
-    """Never rows of whole lines of 128 bytes; else from some number of uses on."""
-    pays = pays_to_pad(pitch, uses)
-    assert not (pays and pitch % 128 == 0)
-    assert not pays or pays_to_pad(pitch, uses + 1)
-    assert pitch % 128 == 0 or pays_to_pad(pitch, 2**20)
-    assert not pays_to_pad(pitch, 1)
+@given(
+    pitch=st.integers(1, 2**20),
+    elements=st.integers(1, 2**31),
+    uses=st.integers(1, 2**20),
+)
+def test_copies_pay_where_elements_are_used_often(pitch, elements, uses):
+    """Never rows of whole sectors, nor small operands; else from some use on."""
+    pays = pays_to_pad(pitch, elements, uses)
+    assert not (pays and pitch % 32 == 0)
+    assert not pays or pays_to_pad(pitch, elements, uses + 1)
+    assert pitch % 32 == 0 or pays_to_pad(pitch, elements, 2**40)
+    assert not pays_to_pad(pitch, elements, 1)
+    assert not pays_to_pad(pitch, 1, uses)

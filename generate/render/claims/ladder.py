@@ -29,7 +29,7 @@ from generate.render.ladder import (
 )
 from generate.render.measured import CALL_LABELS, CALLS, STEP
 from generate.schema import geometric_mean
-from generate.shapes import STARVED, WORKED, Shape
+from generate.shapes import STARVED, TRIED_SHAPES, WORKED, Shape
 from kernels.plan import RUNGS, contracted_axis
 
 ladder = Said("fast/ladder", "As fast as the vendor library")
@@ -49,7 +49,7 @@ PLACES = {
     STARVED: AT_STARVED,
     **{
         (t, k, n): f"At T = {t}, " + (f"K = N = {k}" if k == n else f"K = {k}, N = {n}")
-        for t, k, n in LAST_WAVES
+        for t, k, n in (*LAST_WAVES, *TRIED_SHAPES[1:])
     },
 }
 
@@ -192,7 +192,7 @@ def determinism_nearly_free(m: Evidence) -> Verdict:
     )
 
 
-# Each rung, against the one it stands on
+# Each rung, and what was tried, against the one it stands on
 
 
 def step(m: Evidence, rung: str, cases: dict[Shape, tuple[str, ...]]) -> Verdict:
@@ -258,6 +258,13 @@ for _rung, _anchor, _said, _cases in (
         "stream-k-pays",
         "Sharing the last tiles in blocks makes dW faster, whatever the shape.",
         {shape: ("dw+",) for shape in (WORKED, STARVED, *LAST_WAVES)},
+    ),
+    (
+        "specialized",
+        "specialized-warps-pay",
+        "Warps of their own for loading and for multiplying make the persistent kernel "
+        "faster.",
+        dict.fromkeys(TRIED_SHAPES, tuple(CALLS)),
     ),
 ):
     ladder(_anchor, _said)(partial(step, rung=_rung, cases=_cases))
