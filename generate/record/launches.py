@@ -11,7 +11,13 @@ from typing import get_args
 import torch
 
 from generate.record import sentence
-from generate.record.calls import DTYPE, DTYPE_NAME, GEMM_CALLS, Operands
+from generate.record.calls import (
+    DTYPE,
+    DTYPE_NAME,
+    GEMM_CALLS,
+    Operands,
+    standing_in,
+)
 from generate.record.context import Context
 from generate.record.timing import Call, attempt, in_turn
 from generate.schema import Launches, LaunchPoint
@@ -102,7 +108,10 @@ def _vendor(op: str, mode: str, a, b, out) -> Call:
 def _bare(call: Call) -> Callable[[], None]:
     """The launches of a call, and its zeroing, with their arguments as they were."""
     launches: list[Callable[[], None]] = []
-    kernels = {name: getattr(fast, f"{name}_kernel") for name in KERNELS}
+    kernels = {
+        f"{name}_kernel": _Kept(getattr(fast, f"{name}_kernel"), launches)
+        for name in KERNELS
+    }
     zero = torch.Tensor.zero_
 
     def zeroed(tensor):
@@ -111,13 +120,10 @@ def _bare(call: Call) -> Callable[[], None]:
 
     try:
         torch.Tensor.zero_ = zeroed
-        for name, kernel in kernels.items():
-            setattr(fast, f"{name}_kernel", _Kept(kernel, launches))
-        call()
+        with standing_in(fast, **kernels):
+            call()
     finally:
         torch.Tensor.zero_ = zero
-        for name, kernel in kernels.items():
-            setattr(fast, f"{name}_kernel", kernel)
 
     def bare():
         for launch in launches:
@@ -137,7 +143,7 @@ class _Kept:
 
         def launch(*arguments, **constants):
             self._launches.append(lambda: kernel[grid](*arguments, **constants))
-            return kernel[grid](*arguments, **constants)
+            kernel[grid](*arguments, **constants)
 
         return launch
 

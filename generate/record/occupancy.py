@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from generate.record import calls, programs, sentence
-from generate.record.calls import DTYPE_NAME, Operands
+from generate.record.calls import DTYPE_NAME, Operands, standing_in
 from generate.record.context import Context
 from generate.schema import Configuration, Counters, Occupancy, OccupancyPoint
 from generate.shapes import (
@@ -100,7 +100,6 @@ class Spy:
             with self._watch:
                 compiled = self._kernel[grid](*arguments, **constants)
             self.launched = grid, compiled, constants
-            return compiled
 
         return launch
 
@@ -113,10 +112,8 @@ def launch(
     """Run a case; the grid, compiled kernel and constants of its kernel."""
     name = f"{case.kernel}_kernel"
     module = {"reduce": host, "stream_k": fast}.get(case.kernel, ops)
-    original = getattr(module, name)
-    spy = Spy(original, watch)
-    setattr(module, name, spy)
-    try:
+    spy = Spy(getattr(module, name), watch)
+    with standing_in(module, **{name: spy}):
         if case.kernel in ("forward", "dx"):
             operands.call(case.kernel, "overwrite", "lesson")()
         elif case.kernel == "stream_k":
@@ -125,8 +122,6 @@ def launch(
             operands.planned_call("dw", "overwrite", plan)()
         else:
             operands.split_call(case.reduction, case.split_t)()
-    finally:
-        setattr(module, name, original)
     return spy.launched
 
 

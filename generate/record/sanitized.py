@@ -27,6 +27,7 @@ import torch
 import triton
 import triton.language as tl
 
+from generate.record.calls import standing_in
 from kernels import host, layers, ops
 from kernels.fast import ops as fast
 from kernels.plan import FastPlan, Tile, output_tiles
@@ -188,8 +189,11 @@ class Counted:
         self.name, self.kernel, self.launches = name, kernel, launches
 
     def __getitem__(self, grid):
-        self.launches[self.name] += 1
-        return self.kernel[grid]
+        def launch(*arguments, **constants):
+            self.launches[self.name] += 1
+            self.kernel[grid](*arguments, **constants)
+
+        return launch
 
 
 def kernel_names() -> list[str]:
@@ -213,17 +217,15 @@ def run(chosen: list[Product], tally: Tally) -> None:
 
 @contextlib.contextmanager
 def _counted(launches: Counter):
-    found = [
-        (module, name, vars(module)[name])
-        for module in LAUNCHING
-        for name in kernel_names()
-        if name in vars(module)
-    ]
-    for module, name, kernel in found:
-        setattr(module, name, Counted(name, kernel, launches))
-    yield
-    for module, name, kernel in found:
-        setattr(module, name, kernel)
+    with contextlib.ExitStack() as stack:
+        for module in LAUNCHING:
+            counted = {
+                name: Counted(name, vars(module)[name], launches)
+                for name in kernel_names()
+                if name in vars(module)
+            }
+            stack.enter_context(standing_in(module, **counted))
+        yield
 
 
 def _call(product: Product, tally: Tally) -> None:

@@ -10,7 +10,6 @@ adds are on their way.
 import importlib.util
 import math
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,12 @@ from types import ModuleType
 import torch
 
 from generate.record import sentence
-from generate.record.calls import DTYPE_NAME, Operands, configuration
+from generate.record.calls import (
+    DTYPE_NAME,
+    Operands,
+    configuration,
+    standing_in,
+)
 from generate.record.context import Context
 from generate.record.ladder import no_launch
 from generate.record.occupancy import (
@@ -151,20 +155,13 @@ class TracedKernel:
         self._trace = torch.empty(size, dtype=torch.int64, device=self._device)
 
         def launch(*arguments, **constants):
-            return self._kernel[grid](self._trace, *arguments, **constants)
+            self._kernel[grid](self._trace, *arguments, **constants)
 
         return launch
 
-    @contextmanager
     def instead(self):
         """While it lasts, the host API launches the traced kernel."""
-        module, name = self._traced.launching, self._traced.kernel
-        original = getattr(module, name)
-        setattr(module, name, self)
-        try:
-            yield
-        finally:
-            setattr(module, name, original)
+        return standing_in(self._traced.launching, **{self._traced.kernel: self})
 
     def trace(self) -> Trace:
         """The last launch, its times from the first start on."""

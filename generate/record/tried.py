@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from generate.record.calls import standing_in
 from generate.record.timing import Call
 from kernels.fast import ops as fast
 from kernels.fast.tiles import grouped_tile, operand_tile, put_tile
@@ -51,11 +52,7 @@ def specialized(call: Call) -> Call:
     """A call of the persistent kernel, with `specialized_kernel` in its place."""
 
     def instead():
-        persistent = fast.persistent_kernel
-        fast.persistent_kernel = specialized_kernel
-        try:
+        with standing_in(fast, persistent_kernel=specialized_kernel):
             return call()
-        finally:
-            fast.persistent_kernel = persistent
 
     return instead

@@ -24,7 +24,7 @@ def significant(value: float, digits: int = 3) -> str:
         return "0"
     value = float(f"{value:.{digits}g}")
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{value:.{max(0, decimals)}f}"
+    return f"{value:.{max(0, decimals)}f}".replace("-", "−")
 
 
 def milliseconds(value: float) -> str:

@@ -5,7 +5,8 @@ contract that they state. A tensor that descriptors cannot take is copied to row
 that they can, or pointers serve.
 
 All that a launch needs to know of its tensors but where they lie is worked out once
-and kept: a call of known shapes and strides only describes them and launches.
+and kept, with what was compiled: a call of known shapes and strides only describes
+them and launches.
 """
 
 import math
@@ -398,15 +399,40 @@ def _grouped(plan, a, b, shape, strides, accumulate, precision):
         "num_stages": plan.tile.num_stages,
     }
 
-    def run(a, b, out):
-        grouped_kernel[grid](a, b, out, *sizes, 0, *strides, **constants)
+    if plan.reduction != "workspace":
+        return _launcher(grouped_kernel, grid, (*sizes, 0, *strides), constants)
+    strides = (shape[0] * shape[1], shape[1], 1)
+    launch = _launcher(grouped_kernel, grid, (*sizes, *strides), constants)
 
     def run_in_workspace(a, b, out):
         slices = out.new_empty((plan.split_t, *shape), dtype=torch.float32)
-        grouped_kernel[grid](a, b, slices, *sizes, *slices.stride(), **constants)
+        launch(a, b, slices)
         host.sum_slices(slices, out, accumulate)
 
-    return run_in_workspace if plan.reduction == "workspace" else run
+    return run_in_workspace
+
+
+def _launcher(kernel, grid, numbers, constants) -> Callable[..., None]:
+    """Launches a kernel on tensors or descriptors, then these numbers and constants.
+
+    What it is compiled for follows from all that a prepared launch is known by. So
+    its first launch gives the compiled kernel, and the later ones are of that, with no
+    look at its arguments, as in Triton's tutorial on fused softmax
+    (python/tutorials/02-fused-softmax.py).
+    """
+    again = None
+
+    def launch(*tensors):
+        nonlocal again
+        if again:
+            return again(*tensors)
+        compiled = kernel[grid](*tensors, *numbers, **constants)
+        if compiled is not None:  # as it is in the interpreter
+            named = [constants[n] for n in kernel.arg_names if n in constants]
+            run, rest = compiled[(*grid, 1, 1)[:3]], (*numbers, *named)
+            again = lambda *tensors: run(*tensors, *rest)  # noqa: E731
+
+    return launch
 
 
 def _padded(fits, plan, a, b, shape, strides, accumulate, precision, early):
@@ -561,10 +587,7 @@ def _zero(plan, sizes, block, strides, early):
         "EARLY": early,
     }
 
-    def clear(out):
-        zero_kernel[grid](out, *sizes[:2], first, *strides, **constants)
-
-    return clear
+    return _launcher(zero_kernel, grid, (*sizes[:2], first, *strides), constants)
 
 
 def _describer(shape, strides, block) -> Callable[[torch.Tensor], TensorDescriptor]:
@@ -586,42 +609,29 @@ def _describer(shape, strides, block) -> Callable[[torch.Tensor], TensorDescript
 
 def _descriptor(plan, sizes, constants, part, strides, accumulate):
     described = _describer(sizes[:2], strides, part)
-
-    def launch(left, right, out):
-        descriptor_kernel[(plan.tiles,)](
-            left, right, described(out), *sizes, **constants
-        )
-
-    return launch
+    launch = _launcher(descriptor_kernel, (plan.tiles,), sizes, constants)
+    return lambda left, right, out: launch(left, right, described(out))
 
 
 def _persistent(plan, sizes, constants, part, strides, accumulate):
     described = _describer(sizes[:2], strides, part)
-
-    def launch(left, right, out):
-        persistent_kernel[(plan.programs,)](
-            left, right, described(out), *sizes, **constants
-        )
-
-    return launch
+    launch = _launcher(persistent_kernel, (plan.programs,), sizes, constants)
+    return lambda left, right, out: launch(left, right, described(out))
 
 
 def _split(plan, sizes, constants, part, strides, accumulate):
     grid = (plan.tiles, plan.split_t)
-    described = _describer(sizes[:2], strides, part)
-
-    def launch(left, right, out):
-        split_kernel[grid](left, right, described(out), *sizes, **constants)
-
+    launch = _launcher(split_kernel, grid, sizes, constants)
     if plan.reduction != "workspace":
-        return launch
+        described = _describer(sizes[:2], strides, part)
+        return lambda left, right, out: launch(left, right, described(out))
     described_slots, sum_shares = _shares(
         plan, sizes, constants, part, strides, accumulate
     )
 
     def launch_in_workspace(left, right, out):
         workspace, slots = described_slots(out)
-        split_kernel[grid](left, right, slots, *sizes, **constants)
+        launch(left, right, slots)
         sum_shares(workspace, out)
 
     return launch_in_workspace
@@ -630,20 +640,21 @@ def _split(plan, sizes, constants, part, strides, accumulate):
 def _stream_k(plan, sizes, constants, part, strides, accumulate):
     grid = (plan.programs,)
     described = _describer(sizes[:2], strides, part)
+    launch = _launcher(stream_k_kernel, grid, sizes, constants)
 
-    def launch(left, right, out):
+    def launch_adding(left, right, out):
         target = described(out)
-        stream_k_kernel[grid](left, right, target, target, *sizes, **constants)
+        launch(left, right, target, target)
 
     if plan.reduction != "workspace" or not plan.tiles % plan.programs:
-        return launch
+        return launch_adding
     described_slots, sum_shares = _shares(
         plan, sizes, constants, part, strides, accumulate
     )
 
     def launch_in_workspace(left, right, out):
         workspace, slots = described_slots(out)
-        stream_k_kernel[grid](left, right, described(out), slots, *sizes, **constants)
+        launch(left, right, described(out), slots)
         sum_shares(workspace, out)
 
     return launch_in_workspace
@@ -675,10 +686,7 @@ def _shares(plan, sizes, constants, part, strides, accumulate):
         workspace = torch.empty(size, dtype=torch.float32, device=out.device)
         return workspace, described(workspace)
 
-    def sum_shares(workspace, out):
-        shares_kernel[grid](workspace, out, *numbers, **options)
-
-    return described_slots, sum_shares
+    return described_slots, _launcher(shares_kernel, grid, numbers, options)
 
 
 def _adds(plan: FastPlan, accumulate: bool) -> bool:

@@ -410,6 +410,21 @@ def test_host_overhead_is_judged_by_call(whole):
     assert "up to 7.0 µs too many" in found.text("small-host-overhead")
 
 
+def test_less_than_a_bare_launch_is_explained(whole):
+    """Where a call costs less than the launch in it, the page says what it saves."""
+    launches = whole.launches
+    points = tuple(
+        p.model_copy(update={"host_us": tuple(us - 20 for us in p.host_us)})
+        if p.way == "public"
+        else p
+        for p in launches.points
+    )
+    less = launches.model_copy(update={"points": points})
+    for section, said in ((launches, False), (less, True)):
+        text = judged(having(whole, launches=section)).text("small-host-overhead")
+        assert ("−8.00 µs" in text) == ("Less than nothing" in text) == said
+
+
 # A recording without the sections
 
 

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver, interpreter
 
+from generate.record.calls import standing_in
 from generate.record.tried import specialized
 from kernels import host, ops
 from kernels.fast import ops as fast
@@ -47,6 +48,7 @@ from tests.kernels.contract import (
     INTERPRETED,
     LAYOUTS,
     Output,
+    RecordedKernel,
     assert_as_exact_as_vendor,
     assert_exact,
     far_apart,
@@ -410,6 +412,51 @@ def test_the_default(op):
     assert len(fast._prepared) == 1
     assert_exact(public(a, b, tile=tile_of(op, 16, 16, 16)), op, a, b)
     assert len(fast._prepared) == 1
+
+
+@on_a_device
+def test_what_stands_in_sees_every_launch():
+    """Of products that were launched before, too, and none that comes after."""
+    shape, log = (64, 32, 48), []
+    a, b = (operand(size, DTYPES[0]) for size in shapes("forward", shape)[:2])
+    kernel = RecordedKernel("persistent", fast.persistent_kernel, log)
+    plan = planned("forward", PERSISTENT, shape)
+    multiply("forward", a, b, plan=plan)
+    with standing_in(fast, persistent_kernel=kernel):
+        for _ in range(3):
+            multiply("forward", a, b, plan=plan)
+    multiply("forward", a, b, plan=plan)
+    assert [entry["kernel"] for entry in log] == 3 * ["persistent"]
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_later_launches_are_of_what_the_first_compiled(name):
+    """On the same grid, with the same arguments, in the order of the kernel's own."""
+    kernel, first, later = getattr(fast, f"{name}_kernel"), [], []
+    plain = [p.name for p in kernel.params if not p.is_constexpr]
+    constants = {p.name: f"of {p.name}" for p in kernel.params if p.is_constexpr}
+
+    class Compiled:
+        def __getitem__(self, grid):
+            return lambda *given: later.append((grid, given))
+
+    class Compiling:
+        arg_names = kernel.arg_names
+
+        def __getitem__(self, grid):
+            def launch(*given, num_warps, **named):
+                bound = kernel.signature.bind(*given, **named)
+                first.append((grid, tuple(bound.arguments.values())))
+                return Compiled()
+
+            return launch
+
+    options = {**dict(reversed(constants.items())), "num_warps": 4}
+    launch = fast._launcher(Compiling(), (5, 7), plain[2:], options)
+    for _ in range(3):
+        launch(*plain[:2])
+    ((_, given),) = first
+    assert len(given) == len(kernel.params) and later == 2 * [((5, 7, 1), given)]
 
 
 @on_a_device

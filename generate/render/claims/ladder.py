@@ -487,11 +487,13 @@ def small_host_overhead(m: Evidence) -> Verdict:
     numbers = joined([f"{time} for {CALL_LABELS[c]}" for c, time in found.items()])
     over = max(found.values()) - OVERHEAD_US
     aim = f" That is up to {over:.1f} µs too many." if over > 0 else ""
-    return counted(
-        good,
-        len(found),
-        f"Checking operands, planning and making descriptors take {numbers}.{aim}",
-    )
+    if min(found.values()) < 0:
+        aim += (
+            " Less than nothing is what a call of known tensors saves: it launches "
+            "what was compiled for them, where Triton's launcher looks at every "
+            "argument anew."
+        )
+    return counted(good, len(found), f"Beyond that launch it takes {numbers}.{aim}")
 
 
 @ladder(
