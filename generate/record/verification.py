@@ -22,7 +22,7 @@ TIMEOUT_S = 400
 # These take times, or most of a small GPU's memory, and run when the others are done.
 ALONE = ("test_gpu.py", "test_traps.py")
 # Most tests wait for the compiler, which uses one core each, and take memory.
-WORKERS = 8
+WORKERS = 6
 WORKER_BYTES = 3 << 30
 # How a test says that the device has too little memory for it.
 NO_MEMORY = re.compile(
