@@ -45,19 +45,19 @@ def possible() -> bool:
 def draw(charts: list[Chart]) -> dict[str, Stills]:
     """The SVGs of each chart, by its name."""
     os.environ["BROWSER_PATH"] = chromium()
-    found = {chart.name: {} for chart in charts}
+    wanted = [(chart, size) for chart in charts for size in SIZES]
     with tempfile.TemporaryDirectory() as folder:
-        for size, (width, letters) in SIZES.items():
-            files = [Path(folder) / f"{chart.name}-{size}.svg" for chart in charts]
-            plotly.io.write_images(
-                fig=[_figure(chart, letters) for chart in charts],
-                file=files,
-                width=width,
-                height=[chart.height for chart in charts],
-            )
-            for chart, file in zip(charts, files, strict=True):
-                svg = file.read_text(encoding="utf-8")
-                found[chart.name][size] = _clean(svg, chart, size)
+        files = [Path(folder) / f"{chart.name}-{size}.svg" for chart, size in wanted]
+        plotly.io.write_images(  # at once, since each call starts a browser
+            fig=[_figure(chart, SIZES[size][1]) for chart, size in wanted],
+            file=files,
+            width=[SIZES[size][0] for _, size in wanted],
+            height=[chart.height for chart, _ in wanted],
+        )
+        found = {chart.name: {} for chart in charts}
+        for (chart, size), file in zip(wanted, files, strict=True):
+            svg = file.read_text(encoding="utf-8")
+            found[chart.name][size] = _clean(svg, chart, size)
     return found
 
 

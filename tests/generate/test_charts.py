@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 
 from generate.render import palette
-from generate.render.charts import Chart, charts
+from generate.render.charts import BUILDERS, Chart, charts
 from generate.render.facts import facts
 from generate.render.formats import rounded, shape_key, significant
 from generate.render.measured import Measurements, Missing
-from generate.schema import Recording
 from generate.shapes import STARVED
 
 NAMES = (
@@ -34,14 +33,19 @@ NAMES = (
 )
 
 
-@pytest.fixture
-def measured(recording: Recording) -> Measurements:
-    return Measurements(recording)
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, maker) -> Measurements:
+    return Measurements(maker.write(tmp_path_factory.mktemp("data") / "gpu" / "one"))
+
+
+@pytest.fixture(scope="module")
+def made(measured: Measurements) -> dict[str, Chart | Missing]:
+    return charts(measured)
 
 
 @pytest.fixture(params=NAMES)
-def chart(request, measured: Measurements) -> Chart:
-    return charts(measured)[request.param]
+def chart(request, made) -> Chart:
+    return made[request.param]
 
 
 def values(spec) -> list:
@@ -115,7 +119,7 @@ def test_no_number_is_rounded_twice(tmp_path, maker, name: str):
         )
         changed[part] = section.model_copy(update={"points": points})
     measured = Measurements(maker.write(tmp_path / "gpu" / "one", **changed))
-    chart = charts(measured)[name]
+    chart = BUILDERS[name](measured)
     fact = facts(measured)[f"split.{shape_key(STARVED)}.none.1.ms"]
     shown = values(json.loads(chart.spec))
     shown += [cell.text for cells in chart.table.rows for cell in cells]
@@ -123,10 +127,10 @@ def test_no_number_is_rounded_twice(tmp_path, maker, name: str):
     assert {f"{time} ms" for time in said} == {fact.text}
 
 
-def test_the_grid_of_splits_holds_every_time(measured: Measurements):
+def test_the_grid_of_splits_holds_every_time(measured: Measurements, made):
     """Each row stands in the page's table, under its factor, the best of a shape
     marked."""
-    chart = charts(measured)["splits"]
+    chart = made["splits"]
     heads = [head.text for head in chart.table.heads]
     cells = {}
     for shape, reduction, *times in chart.table.rows:
@@ -148,9 +152,9 @@ def test_the_grid_of_splits_holds_every_time(measured: Measurements):
     assert len(stars) >= len(measured.split_shapes)
 
 
-def test_splits_draws_its_rows(measured: Measurements):
+def test_splits_draws_its_rows(made):
     """Each measured row is one point of a line, and no point is anything else."""
-    chart = charts(measured)["splits"]
+    chart = made["splits"]
     names = {
         "no split: one program a tile": "none",
         "atomic adds": "atomic",
@@ -174,9 +178,9 @@ def test_splits_draws_its_rows(measured: Measurements):
     assert drawn == rows
 
 
-def test_best_split_is_starred(measured: Measurements):
+def test_best_split_is_starred(measured: Measurements, made):
     """The star of each shape stands on its fastest point."""
-    chart = charts(measured)["splits"]
+    chart = made["splits"]
     stars = [t for t in json.loads(chart.spec)["data"] if t["name"] == "best"]
     assert len(stars) == len(measured.split_shapes)
     for shape, star in zip(measured.split_shapes, stars, strict=True):
@@ -186,18 +190,18 @@ def test_best_split_is_starred(measured: Measurements):
         assert "best" in fastest["mark"]
 
 
-def test_breakdown_draws_its_rows(measured: Measurements):
+def test_breakdown_draws_its_rows(made):
     """Each row of an implementation is one bar."""
-    chart = charts(measured)["breakdown"]
+    chart = made["breakdown"]
     bars = [t for t in json.loads(chart.spec)["data"] if t["type"] == "bar"]
     drawn = sorted(x for trace in bars for x in trace["x"])
     rows = [r for r in chart.rows if r["implementation"] in ("vendor", "lesson")]
     assert drawn == sorted(rounded(row["time_ms"]) for row in rows)
 
 
-def test_lesson_figures_stand_apart(measured: Measurements):
+def test_lesson_figures_stand_apart(made):
     """They are dotted, called so, at the worked shape alone, and no measured row."""
-    chart = charts(measured)["breakdown"]
+    chart = made["breakdown"]
     dotted = [
         trace
         for trace in json.loads(chart.spec)["data"]
@@ -210,9 +214,9 @@ def test_lesson_figures_stand_apart(measured: Measurements):
     assert all(row.get("samples") is None for row in rows)
 
 
-def test_tiles_marks_starved_layers_without_colour(measured: Measurements):
+def test_tiles_marks_starved_layers_without_colour(measured: Measurements, made):
     """Layers with fewer tiles than SMs differ by pattern too."""
-    chart = charts(measured)["tiles"]
+    chart = made["tiles"]
     traces = {t["name"]: t for t in json.loads(chart.spec)["data"]}
     starved = traces["fewer tiles than SMs"]
     patterns = [t["marker"].get("pattern", {}).get("shape") for t in traces.values()]
@@ -225,10 +229,10 @@ def test_tiles_marks_starved_layers_without_colour(measured: Measurements):
     "name",
     ["splits", "breakdown", "transposes", "determinism", "accumulation", "ladder"],
 )
-def test_each_group_can_be_chosen(measured: Measurements, name: str):
+def test_each_group_can_be_chosen(made, name: str):
     """Every trace belongs to a group on offer, or to the frame; every group has a
     sentence."""
-    spec = json.loads(charts(measured)[name].spec)
+    spec = json.loads(made[name].spec)
     meta = spec["layout"]["meta"]
     groups = meta["select"]["groups"]
     traces = [trace for trace in spec["data"] if "meta" in trace]
@@ -242,7 +246,7 @@ def test_points_of_a_failed_kernel_vanish(tmp_path, maker):
     recording = maker.write(
         tmp_path / "gpu" / "one", verification=maker.verification(failing=("reduce",))
     )
-    chart = charts(Measurements(recording))["splits"]
+    chart = BUILDERS["splits"](Measurements(recording))
     assert not any("workspace" in trace["name"] for trace in values_of(chart))
     withheld = [row for row in chart.rows if row["reduction"] == "workspace"]
     assert withheld
@@ -261,7 +265,7 @@ def test_vendor_stays_when_ours_failed(tmp_path, maker):
     recording = maker.write(
         tmp_path / "gpu" / "one", verification=maker.verification(failing=("dx",))
     )
-    rows = charts(Measurements(recording))["breakdown"].rows
+    rows = BUILDERS["breakdown"](Measurements(recording)).rows
     dx = [row for row in rows if row["gemm"] == "dX"]
     assert all(
         (row.get("time_ms") is None) == (row["implementation"] == "lesson")
@@ -284,7 +288,7 @@ def test_a_skipped_point_is_not_drawn(tmp_path, maker):
     others = tuple(p for p in splits.points if p is not point)
     splits = splits.model_copy(update={"points": (*others, gone)})
     recording = maker.write(tmp_path / "gpu" / "one", splits=splits)
-    chart = charts(Measurements(recording))["splits"]
+    chart = BUILDERS["splits"](Measurements(recording))
     rows = [row for row in chart.rows if row.get("not_measured_reason")]
     assert [row["not_measured_reason"] for row in rows] == ["out of memory"]
     label = f"{point.T} × {point.K} × {point.N}"
@@ -299,7 +303,7 @@ def test_a_skipped_point_is_not_drawn(tmp_path, maker):
 def test_a_missing_section_is_said(tmp_path, maker):
     """Without its section a chart is a sentence, not an empty frame."""
     recording = maker.write(tmp_path / "gpu" / "one", splits=None)
-    found = charts(Measurements(recording))["splits"]
+    found = BUILDERS["splits"](Measurements(recording))
     assert found == Missing("this recording has no section splits")
 
 
@@ -315,15 +319,15 @@ def test_captions_follow_the_numbers(tmp_path, maker):
     recording = maker.write(
         tmp_path / "gpu" / "one", splits=splits.model_copy(update={"points": slow})
     )
-    chart = charts(Measurements(recording))["splits"]
+    chart = BUILDERS["splits"](Measurements(recording))
     assert "at 0 of 12 shapes." in chart.caption
     describe = json.loads(chart.spec)["layout"]["meta"]["describe"]
     assert all("no split is faster" in sentence for sentence in describe.values())
 
 
-def test_planned_split_is_todays_plan(measured: Measurements):
+def test_planned_split_is_todays_plan(measured: Measurements, made):
     """The dashed line stands where kernels.plan would split now."""
-    chart = charts(measured)["splits"]
+    chart = made["splits"]
     planned = {
         trace["meta"]["group"]: trace["x"][0]
         for trace in values_of(chart)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from generate.render.charts import Chart, charts
+from generate.render.charts import BUILDERS, Chart
 from generate.render.charts.base import decades, doublings
 from generate.render.claims import Judged
 from generate.render.facts import Facts, facts
@@ -119,14 +119,14 @@ def test_errors_have_two_digits(value: float, text: str):
 def test_a_chart_without_its_section_is_a_reason(maker, tmp_path, name, section):
     """No frame without numbers."""
     recording = without(maker, tmp_path, section)
-    assert charts(Measurements(recording))[name] == Missing(
+    assert BUILDERS[name](Measurements(recording)) == Missing(
         f"this recording has no section {section}"
     )
 
 
 def test_patterns_are_drawn_where_they_were_counted(recording: Recording):
     """Each mark is a row's runs alone; the vendor's stands apart from the factors."""
-    chart = charts(Measurements(recording))["determinism"]
+    chart = BUILDERS["determinism"](Measurements(recording))
     marks = sorted(
         (trace["meta"]["group"], x, y)
         for trace in drawn(chart)
@@ -157,10 +157,10 @@ def test_a_workspace_that_varies_is_named(maker, tmp_path):
             point = point.model_copy(update={"repeats": (*others, streams)})
         points.append(point)
     section = section.model_copy(update={"points": tuple(points)})
-    steady = charts(Measurements(maker.write(tmp_path / "gpu" / "a")))["determinism"]
+    steady = BUILDERS["determinism"](Measurements(maker.write(tmp_path / "gpu" / "a")))
     folder = tmp_path / "gpu" / "b"
     varied = maker.write(folder, determinism=section)
-    varied = charts(Measurements(varied))["determinism"]
+    varied = BUILDERS["determinism"](Measurements(varied))
     assert "the workspace at every split, one program a tile" in steady.caption
     assert "the workspace gave different bits at a split of 16" in varied.caption
     spoken = json.loads(varied.spec)["layout"]["meta"]["describe"]
@@ -180,7 +180,7 @@ def test_skipped_repeats_are_no_marks(maker, tmp_path):
         tmp_path / "gpu" / "one",
         determinism=section.model_copy(update={"points": points}),
     )
-    chart = charts(Measurements(recording))["determinism"]
+    chart = BUILDERS["determinism"](Measurements(recording))
     reasons = [row.get("not_measured_reason") for row in chart.rows]
     assert reasons.count("out of memory") == 4
     assert 64 not in [x for trace in drawn(chart) for x in trace["x"]]
@@ -191,7 +191,7 @@ def test_skipped_repeats_are_no_marks(maker, tmp_path):
 @pytest.mark.parametrize("name", ["accumulation", "partials"])
 def test_errors_are_drawn_as_they_stand(recording: Recording, name: str):
     """Each row is a point of a line, and lies within the axes."""
-    chart = charts(Measurements(recording))[name]
+    chart = BUILDERS[name](Measurements(recording))
     across = "micro_batches" if name == "accumulation" else "split_t"
     points = [
         (x, y)
@@ -226,7 +226,7 @@ def test_decades_hold_their_values(values: list[float]):
 
 def test_a_copy_lies_in_the_bar_that_holds_it(recording: Recording):
     """Each time is a bar; the copy's own lies where "copied first" lies."""
-    chart = charts(Measurements(recording))["transposes"]
+    chart = BUILDERS["transposes"](Measurements(recording))
     times = sorted(x for trace in drawn(chart) for x in trace["x"])
     assert times == sorted(row["time_ms"] for row in chart.written)
     groups = {trace["meta"]["group"] for trace in drawn(chart)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generate.render.charts import Chart, charts
+from generate.render.charts import BUILDERS, Chart, charts
 from generate.render.claims import Judged
 from generate.render.claims.ladder import ladder
 from generate.render.facts import facts
@@ -175,7 +175,7 @@ def test_descriptors_need_rows_of_16_bytes():
 def test_every_rung_is_drawn_or_has_its_reason(measured: Measurements):
     """A row for each point of a rung; bars for those that ran; and a word in
     place of the others, of rungs that run the GEMM anywhere."""
-    chart = charts(measured)["ladder"]
+    chart = BUILDERS["ladder"](measured)
     points = measured.recording.ladder.points
     assert len(chart.rows) == sum(p.implementation != "specialized" for p in points)
     run = {(row["gemm"], row["rung"]) for row in chart.rows if row.get("tflops")}
@@ -204,7 +204,7 @@ def test_every_rung_is_drawn_or_has_its_reason(measured: Measurements):
 
 def test_the_vendors_line_is_of_the_same_turns(measured: Measurements):
     """Through the rungs of a GEMM, at the vendor's rate in section ladder."""
-    chart = charts(measured)["ladder"]
+    chart = BUILDERS["ladder"](measured)
     for shape in LADDER_SHAPES:
         (line,) = (
             trace
@@ -222,7 +222,7 @@ def test_the_vendors_line_is_of_the_same_turns(measured: Measurements):
 def test_limits_are_those_of_the_device(measured: Measurements):
     """The ceiling and the peak, dotted, at every shape."""
     ceilings = measured.recording.ceilings
-    limits = [t for t in traces(charts(measured)["ladder"]) if "meta" not in t]
+    limits = [t for t in traces(BUILDERS["ladder"](measured)) if "meta" not in t]
     rates = [ceilings.gemm_tflops, ceilings.peak_tflops(measured.gpu)]
     assert [t["x"][0] for t in limits] == [float(f"{rate:.4g}") for rate in rates]
     assert all("dot" in t["line"]["dash"] for t in limits)
@@ -230,13 +230,13 @@ def test_limits_are_those_of_the_device(measured: Measurements):
 
 def test_a_device_without_ceilings_has_rungs(whole):
     """No limit is drawn that is not known."""
-    chart = charts(having(whole, ceilings=None))["ladder"]
+    chart = BUILDERS["ladder"](having(whole, ceilings=None))
     assert all("meta" in trace for trace in traces(chart))
 
 
 def test_every_further_product_is_a_mark(measured: Measurements):
     """At its work and its ratio, open where descriptors cannot take all matrices."""
-    chart = charts(measured)["further"]
+    chart = BUILDERS["further"](measured)
     drawn = sorted(
         (t["name"], x, y, symbol.endswith("-open"))
         for t in traces(chart)

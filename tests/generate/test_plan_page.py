@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from generate.render import RenderError, planning
-from generate.render.charts import Chart, charts
+from generate.render.charts import BUILDERS, Chart, charts
 from generate.render.claims import Judged
 from generate.render.facts import facts
 from generate.render.formats import shape_key, shape_label
@@ -190,7 +190,7 @@ def test_a_launch_that_is_not_planned_has_no_prediction(
         if p.call == "dx":
             assert reason in p.over.reason
     assert facts(shown)["predicted.gemms.count"].value == 3 * len(GEMM_SHAPES)
-    table = charts(shown)["predicted"].table
+    table = BUILDERS["predicted"](shown).table
     assert reason in " ".join(table.reasons)
 
 
@@ -229,7 +229,7 @@ def test_the_planned_rung_is_held_against_every_rung(found: Measurements):
 
 def test_measured_is_solid_and_modelled_dashed(found: Measurements):
     """Of each shape: its measured points, the model's line and its residuals."""
-    chart = charts(found)["plan"]
+    chart = BUILDERS["plan"](found)
     drawn = json.loads(chart.spec)["data"]
     for shape in SPLIT_SHAPES:
         label = shape_label(shape)
@@ -255,7 +255,7 @@ def test_measured_is_solid_and_modelled_dashed(found: Measurements):
 
 def test_both_rules_stand_in_the_chart(found: Measurements):
     """The plan's choice dashed, the lesson's dotted, each at a recorded factor."""
-    drawn = json.loads(charts(found)["plan"].spec)["data"]
+    drawn = json.loads(BUILDERS["plan"](found).spec)["data"]
     for shape in SPLIT_SHAPES:
         lines = {
             t["name"]: t
@@ -270,7 +270,7 @@ def test_both_rules_stand_in_the_chart(found: Measurements):
 
 def test_every_prediction_is_drawn(found: Measurements):
     """One marker a product, open where the shape was fitted to nothing."""
-    chart = charts(found)["predicted"]
+    chart = BUILDERS["predicted"](found)
     points = [t for t in json.loads(chart.spec)["data"] if t["mode"] == "markers"]
     for section, shapes in (("gemms", GEMM_SHAPES), ("further", FURTHER_SHAPES)):
         mine = [
@@ -299,7 +299,7 @@ def test_a_skipped_split_has_no_residual(tmp_path, maker):
             return point.model_copy(update={**skipped("out of memory"), "error": None})
         return point
 
-    chart = charts(changed(maker, tmp_path, "splits", skip))["plan"]
+    chart = BUILDERS["plan"](changed(maker, tmp_path, "splits", skip))
     assert isinstance(chart, Chart)
     rows = [r for r in chart.rows if (r["split_t"], r["reduction"]) == (8, "atomic")]
     assert all("residual_pct" not in row for row in rows)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from generate.render import repeat
-from generate.render.charts import charts
+from generate.render.charts import BUILDERS
 from generate.render.facts import facts
 from generate.render.measured import Measurements, Missing
 from generate.render.repeat import (
@@ -252,7 +252,7 @@ def test_the_chart_holds_every_quantity(data, maker):
     )
     everything = recordings(data)
     later = Measurements(everything[-1], everything)
-    chart, both = charts(later)["repeat"], found(data)
+    chart, both = BUILDERS["repeat"](later), found(data)
     rows = list(csv.DictReader(io.StringIO(chart.csv)))
     assert len(rows) == len(both.times) + len(both.ratios)
     assert sum(bool(row["explanation"]) for row in rows) == len(both.moved) == 8

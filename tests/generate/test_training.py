@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from generate.render.charts import Chart, charts
+from generate.render.charts import BUILDERS, Chart
 from generate.render.claims import Judged
 from generate.render.facts import facts
 from generate.render.measured import Measurements, Missing
@@ -149,7 +149,7 @@ def test_a_failed_kernel_has_trained_nothing(maker, tmp_path):
     failing = maker.verification(failing=("fast",))
     measured = having(maker, tmp_path, verification=failing)
     assert facts(measured)["training.vendor.ms"].value == 8
-    assert isinstance(charts(measured)["training"], Missing)
+    assert isinstance(BUILDERS["training"](measured), Missing)
     assert outcome(measured, "within-noise") == "not measured"
     assert "a test of the fast kernel failed" in judged(measured).text(
         "training-within-noise"
@@ -161,7 +161,7 @@ def test_a_failed_kernel_has_trained_nothing(maker, tmp_path):
 
 def test_every_run_of_the_seed_is_in_the_chart(measured: Measurements):
     """A curve a run, a legend a way, and no run of other batches."""
-    chart = charts(measured)["training"]
+    chart = BUILDERS["training"](measured)
     drawn = json.loads(chart.spec)["data"]
     assert len(drawn) == 10
     legend = [trace["name"] for trace in drawn if trace["showlegend"]]
@@ -173,7 +173,7 @@ def test_every_run_of_the_seed_is_in_the_chart(measured: Measurements):
 
 def test_a_run_that_repeats_is_not_drawn_apart(measured: Measurements):
     """No difference has no place on a log axis: the caption says which run."""
-    chart = charts(measured)["apart"]
+    chart = BUILDERS["apart"](measured)
     assert isinstance(chart, Chart)
     assert "Not drawn, for no step of theirs differs: nn.Linear, run 2." in (
         chart.caption
@@ -197,7 +197,7 @@ def test_a_run_that_failed_is_a_row_with_a_reason(maker, tmp_path):
     measured = having(maker, tmp_path, training=section)
     found = facts(measured)["training.main_grad.ms"]
     assert (found.value, found.note) == (None, "no memory")
-    chart = charts(measured)["apart"]
+    chart = BUILDERS["apart"](measured)
     assert chart.table.reasons == ["no memory"]
     assert outcome(measured, "step-time") == "does not hold"
 

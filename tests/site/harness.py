@@ -189,9 +189,33 @@ AXE = """async (options) =>
     (await axe.run("html", options)).violations.map((found) =>
         [location.pathname, found.id, ...found.nodes.map((node) => node.html)])"""
 
-# Code has a test of its own for the contrast of its many words.
-PROSE = """() => axe.configure({ rules: [
-    { id: "color-contrast", selector: "*:not(pre code, pre code *)" }] })"""
+# Texts of one kind have one contrast, and one of each is measured: alike in colour,
+# size and weight, on the same grounds. What leaves the flow may lie on any ground, so
+# each such element is one of its own. Code has a test of its own.
+KINDS = """() => {
+  const grounds = new Map([[null, ""]]), seen = new Set();
+  const ground = (part) => {
+    if (!grounds.has(part)) {
+      const style = getComputedStyle(part);
+      const {backgroundColor, backgroundImage, opacity, position} = style;
+      const flows = ["static", "relative"].includes(position) || grounds.size;
+      grounds.set(part, ground(part.parentElement) +
+          [backgroundColor, backgroundImage, opacity, flows]
+              .join(";").replace("rgba(0, 0, 0, 0);none;1;true", ""));
+    }
+    return grounds.get(part);
+  };
+  for (const part of document.querySelectorAll("*:not(pre code, pre code *)")) {
+    const {color, fontSize, fontWeight, textShadow} = getComputedStyle(part);
+    const kind = [color, fontSize, fontWeight, textShadow, ground(part)].join();
+    const says = [...part.childNodes].some((node) =>
+        node.nodeType === Node.TEXT_NODE && node.data.trim());
+    part.toggleAttribute("data-kind", part.checkVisibility({visibilityProperty: true})
+        && (says || part.matches("input, select, textarea")) && !seen.has(kind)
+        && Boolean(seen.add(kind)));
+  }
+  axe.configure({rules: [{id: "color-contrast", selector: "[data-kind]"}]});
+}"""
 
 # Rules about colours, whose outcome is the same at any width.
 COLOURS = ["color-contrast", "link-in-text-block"]
@@ -218,7 +242,6 @@ def axe(page) -> list:
         (DESK, "dark", {"runOnly": COLOURS}),
     ]
     page.evaluate(Axe().axe_script)
-    page.evaluate(PROSE)
     found = []
     for size, scheme, rules in audits:
         page.set_viewport_size(size)
@@ -231,5 +254,6 @@ def axe(page) -> list:
         assert page.evaluate(WHOLE_CONTENTS), page.url
         until(page, "() => 'settled' in document.documentElement.dataset")
         until(page, LISTINGS)
+        page.evaluate(KINDS)
         found += page.evaluate(AXE, {**rules, "resultTypes": ["violations"]})
     return found

@@ -83,6 +83,28 @@ def assert_printed(page, table):
     assert box["x"] >= 0 and box["x"] + box["width"] <= 673, page.url
 
 
+def test_an_audit_measures_every_kind_of_text(page, site):
+    """Text of too little contrast is found among any other: for its colour, its ground,
+    what it shines through, or what lies under it."""
+    page.goto(site.url + "about/")
+    page.locator(
+        "article"
+    ).evaluate("""(article) => article.insertAdjacentHTML("beforeend", `
+      <p>As all other text is.</p>
+      <p id="colour" style="color: #999">text</p>
+      <div style="background: #666"><p><span id="ground">text</span></p></div>
+      <div style="opacity: .4"><p id="opacity">text</p></div>
+      <div style="position: relative">
+        <p style="background: #666; height: 2rem"></p>
+        <p id="place" style="position: absolute; top: 0">text</p>
+      </div>`)""")
+    said = str([found for found in axe(page) if found[1] == "color-contrast"])
+    missed = [
+        name for name in ("colour", "ground", "opacity", "place") if name not in said
+    ]
+    assert not missed
+
+
 def test_contrast(page, site):
     """Marks of charts have a contrast of 3:1 with the page, text of charts and of code
     4.5:1, in both schemes (vega/vega-lite#6603)."""
