@@ -30,7 +30,8 @@ serve: site-environment ## Render and serve the site on localhost
 
 # Triton's interpreter and its compiler cannot share a process: two pytest runs.
 test: both-environments ## Test everything that needs no GPU
-	$(SITE) -c "import importlib.util as u; assert not u.find_spec('torch')"
+	$(SITE) -c "from importlib.util import find_spec as f; \
+		assert not any(map(f, ('torch', 'kaleido', 'playwright')))"
 	$(SITE) -m generate check
 	$(SITE) -m generate render --check
 	$(SITE) -m mkdocs build --strict

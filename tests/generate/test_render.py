@@ -518,13 +518,14 @@ def test_letters_of_committed_stills_are_legible_on_a_phone(committed):
         assert_legible(svg)
 
 
-def test_rendering_needs_no_torch(site):
-    """Neither torch nor Triton is imported on the way to a page."""
+def test_rendering_needs_no_torch_and_no_browser(site):
+    """Neither torch nor Triton is imported on the way to a page, nor what draws by a
+    browser (stefan-jansen/machine-learning-for-trading#432)."""
     site.page("page.md.j2", '# P\n\n{{ chart("tiles") }}\n\n{{ source("dw") }}\n')
     program = (
         "import sys; from pathlib import Path; from generate.render import render; "
         f"render(Path({str(site.root)!r}), stills=False); "
-        "assert not {'torch', 'triton'} & set(sys.modules)"
+        "assert not {'torch', 'triton', 'kaleido', 'playwright'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 

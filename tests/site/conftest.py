@@ -10,34 +10,56 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.site.harness import COUNT_DRAWS, PATIENCE_S, Site, browser_options, build
+from tests.site.harness import (
+    COUNT_DRAWS,
+    PATIENCE_S,
+    ROOT,
+    Site,
+    browser_options,
+    build,
+)
 
 # Stands for the origin, which is another one for each process that serves the site.
-SOMEWHERE = "http://127.0.0.1:1"
+SOMEWHERE = "http://127.0.0.1:1/"
 
 
-def build_once(folder: Path) -> Site:
-    """The site, built by whichever process of the tests asks for it first."""
-    whole = Site(folder / "built", SOMEWHERE)
-    with FileLock(f"{whole.folder}.lock"):
-        if not whole.folder.is_dir():
-            unfinished = folder / "unfinished"
-            result = build(folder / "config", unfinished, whole.url)
-            assert result.returncode == 0, result.stdout + result.stderr
-            unfinished.rename(whole.folder)
-    return whole
+@pytest.fixture(scope="session")
+def building(tmp_path_factory, worker_id):
+    """Builds pages as they are in a folder, for an origin, into another folder.
+
+    Whichever process of the tests asks first builds; all have copies.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base if worker_id == "master" else base.parent
+
+    def built(served: Path, origin: str, pages=lambda folder: ROOT / "docs") -> None:
+        """served: its name is the site's path. pages: makes their folder, in one that
+        is given."""
+        whole = base / "built" / served.name
+        with FileLock(base / f"{served.name}.lock"):
+            if not whole.is_dir():
+                room = base / "making" / served.name
+                docs, unfinished = pages(room), room / "site"
+                address = f"{SOMEWHERE}{served.name}/"
+                result = build(room / "config", unfinished, address, docs)
+                assert result.returncode == 0, result.stdout + result.stderr
+                whole.parent.mkdir(exist_ok=True)
+                unfinished.rename(whole)
+        copy(whole, served, origin)
+
+    return built
 
 
-def copy(whole: Site, served: Site) -> None:
+def copy(whole: Path, served: Path, origin: str) -> None:
     """The same site, as it is built for another origin."""
-    shutil.copytree(whole.folder, served.folder)
-    for file in served.folder.rglob("*"):
+    shutil.copytree(whole, served)
+    for file in served.rglob("*"):
         if file.suffix in (".html", ".xml"):
             text = file.read_text(encoding="utf-8")
-            file.write_text(text.replace(whole.url, served.url), encoding="utf-8")
-    packed = served.folder / "sitemap.xml.gz"
+            file.write_text(text.replace(SOMEWHERE, f"{origin}/"), encoding="utf-8")
+    packed = served / "sitemap.xml.gz"
     packed.write_bytes(gzip.compress(packed.with_suffix("").read_bytes()))
-    for file in served.folder.rglob("*"):
+    for file in served.rglob("*"):
         assert not file.is_file() or SOMEWHERE.encode() not in file.read_bytes(), file
 
 
@@ -49,15 +71,14 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory, worker_id):
+def site(tmp_path_factory, building):
     folder = tmp_path_factory.mktemp("site")
     served = folder / "served"
     handler = partial(Handler, directory=str(served))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     built = Site(served / "repo", f"http://127.0.0.1:{server.server_port}")
-    base = tmp_path_factory.getbasetemp()
-    copy(build_once(base if worker_id == "master" else base.parent), built)
+    building(built.folder, built.origin)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield built
     server.shutdown()

@@ -1,11 +1,8 @@
 """The build refuses broken pages; what it makes is whole and self-contained."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from importlib import metadata
 from urllib.parse import unquote, urljoin, urlsplit
@@ -245,26 +242,6 @@ def test_charts_are_plain(site):
                 ]
                 names.setdefault(tuple(look), set()).add(trace["name"])
         assert all(len(found) == 1 for found in names.values()), (address, names)
-
-
-def test_the_build_needs_no_browser(tmp_path):
-    """Pages render and build where there is no browser and nothing that draws by one
-    (stefan-jansen/machine-learning-for-trading#432)."""
-    path = tmp_path / "path"
-    path.mkdir()
-    # Read at the start of every Python below: an import of these fails there.
-    (path / "sitecustomize.py").write_text(
-        "import sys\nfor name in ('kaleido', 'choreographer', 'playwright'):\n"
-        "    sys.modules[name] = None\n",
-        encoding="utf-8",
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "CHROMIUM"}
-    environment |= {"PATH": str(path), "PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
-    check = [sys.executable, "-m", "generate", "render", "--check"]
-    done = subprocess.run(
-        check, cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def needed(requirement: Requirement, seen: set[str]):
