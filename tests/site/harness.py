@@ -208,11 +208,13 @@ KINDS = """() => {
   for (const part of document.querySelectorAll("*:not(pre code, pre code *)")) {
     const {color, fontSize, fontWeight, textShadow} = getComputedStyle(part);
     const kind = [color, fontSize, fontWeight, textShadow, ground(part)].join();
-    const says = [...part.childNodes].some((node) =>
-        node.nodeType === Node.TEXT_NODE && node.data.trim());
-    part.toggleAttribute("data-kind", part.checkVisibility({visibilityProperty: true})
-        && (says || part.matches("input, select, textarea")) && !seen.has(kind)
-        && Boolean(seen.add(kind)));
+    const says = part.matches("input, select, textarea") ||
+        [...part.childNodes].some((node) =>
+            node.nodeType === Node.TEXT_NODE && node.data.trim());
+    const shown = part.checkVisibility({visibilityProperty: true});
+    const first = says && shown && !seen.has(kind);
+    if (first) seen.add(kind);
+    part.toggleAttribute("data-kind", first);
   }
   axe.configure({rules: [{id: "color-contrast", selector: "[data-kind]"}]});
 }"""
