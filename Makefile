@@ -38,7 +38,7 @@ test: both-environments ## Test everything that needs no GPU
 	$(TEST) -m ruff check .
 	$(TEST) -m ruff check --select E501 --config "line-length = 80" \
 		kernels/forward.py kernels/dx.py kernels/dw.py kernels/reduce.py \
-		$(addprefix kernels/fast/,tiles.py grouped.py descriptor.py persistent.py \
+		$(addprefix kernels/fast/,tiles.py grouped.py pitched.py descriptor.py persistent.py \
 		split.py stream_k.py zero.py shares.py pad.py)
 	TRITON_INTERPRET=1 $(TEST) -m pytest $(PARALLEL) -m interpreter tests/kernels
 	$(WITH_BROWSER) env -u TRITON_INTERPRET \

@@ -43,12 +43,15 @@ Implementation = Literal[
     "split",
     "stream_k",
     "specialized",
+    "pitched",
+    "copied",
     "fast",
     "deterministic",
 ]
 """The vendor library's, the lesson's, the rungs of the ladder from there on, the
-persistent one as it was tried with specialised warps, and what the public functions
-run: "fast" by default, "deterministic" where asked for."""
+persistent one as it was tried with specialised warps, the best through pointers and
+the best of copies where both serve, and what the public functions run: "fast" by
+default, "deterministic" where asked for."""
 Kernel = Literal["forward", "dx", "dw", "reduce", "fast"]
 TrainingWay = Literal["vendor", "atomic", "deterministic", "main_grad"]
 Dtype = Literal["bfloat16", "float16", "float32"]

@@ -5,13 +5,17 @@ with it, the site computes tile counts with it, and tests fake the device.
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Op = Literal["forward", "dx", "dw"]
 Mode = Literal["overwrite", "accumulate"]
 Reduction = Literal["none", "atomic", "workspace"]
-FastKernel = Literal["grouped", "descriptor", "persistent", "split", "stream_k"]
+FastKernel = Literal[
+    "grouped", "pitched", "descriptor", "persistent", "split", "stream_k"
+]
+# Those that take operands through pointers, as they lie.
+BY_POINTERS = ("grouped", "pitched")
 # The ladder from the lesson's kernels to the fastest, see `rung_plan`.
 RUNGS = ("grouped", "tiles", "descriptor", "persistent", "split", "stream_k")
 
@@ -353,6 +357,17 @@ SHARED_TILES = (
     Candidate(128, 256, 64, 8, 4, 4, 0.632, 0.710, 4.6, 0.95, 5.76),
     Candidate(128, 128, 64, 8, 4, 2, 0.360, 0.360, 2.83, 0.511, 7.42),
 )
+# Through pointers, with one or several owners a tile, their block_time and full_time
+# for the products alone: loads take longer, if they are narrow.
+PITCHED_TILES = (
+    Candidate(256, 128, 64, 8, 3, 1, 0.687, 0.722, 4.2),
+    Candidate(128, 256, 64, 8, 3, 1, 0.632, 0.701, 4.2),
+    Candidate(128, 128, 64, 8, 3, 1, 0.388, 0.381, 2.1),
+    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.347, 1.6),
+    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.276, 1.6),
+)
+# Of one load of a thread, where all of an SM do nothing else.
+LOAD_TIME = 0.000176
 # L2 keeps lines of so many bytes, in sectors.
 LINE_BYTES = 128
 SECTOR_BYTES = 32
@@ -362,6 +377,27 @@ BROKEN_SECTORS = 0.2
 # Products of a microsecond, where all SMs multiply; and what a copy's launch takes.
 PRODUCTS_PER_TIME = 3.2e8
 COPY_TIME = 4.5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the tensors of a product lie in memory, as far as its plan depends on it.
+
+    descriptors: whether the copy engine can take them, or copies of them. copies,
+    copied_bytes: how many are copied for it, and what is read and written for that.
+    widths: elements of left and right that a load through a pointer takes at once; 0
+    where a tensor, out among them, has no elements that are adjacent.
+    """
+
+    descriptors: bool = True
+    copies: int = 0
+    copied_bytes: int = 0
+    widths: tuple[int, int] = (0, 0)
+
+    @property
+    def wide(self) -> bool:
+        """Whether pointers load several elements of either operand at once."""
+        return min(self.widths) > 1
 
 
 @dataclass(frozen=True)
@@ -485,6 +521,10 @@ def has_descriptors(device: Device) -> bool:
     return major.isdecimal() and int(major) >= DESCRIPTOR_CAPABILITY
 
 
+# Tensors that descriptors take as they are.
+DENSE = Layout()
+
+
 # Launch paths ask for the same few plans again and again.
 @functools.lru_cache(maxsize=1024)
 def fast_plan(
@@ -495,18 +535,18 @@ def fast_plan(
     *,
     mode: Mode = "overwrite",
     out_itemsize: int | None = None,
-    descriptors: bool = True,
     reduction: Reduction | None = None,
+    layout: Layout = DENSE,
     kernel: FastKernel | None = None,
 ) -> FastPlan:
     """The fast kernel, tile and split that end first at `shape` = (T, K, N).
 
-    The first of `ranked_plans`. descriptors: whether the tensors' layouts allow them.
-    kernel: the one to choose among the launches of, where not None. Where descriptors
-    cannot serve, or inputs are fp32, or no other plan is left: the lesson's tile and
-    split, in grouped order. Other arguments as in `ranked_plans`.
+    The first of `ranked_plans`. kernel: the one to choose among the launches of, where
+    not None. Where no such plan is left: the lesson's tile and split, through pointers
+    that load as much as the layout lets them, or in grouped order one element at a
+    time. Other arguments as in `ranked_plans`.
     """
-    if descriptors and kernel != "grouped":
+    if kernel != "grouped":
         for _, p in ranked_plans(
             op,
             shape,
@@ -515,15 +555,15 @@ def fast_plan(
             mode=mode,
             out_itemsize=out_itemsize,
             reduction=reduction,
+            layout=layout,
         ):
             if kernel in (None, p.kernel):
                 return p
     split_t = 1 if reduction == "none" else None
     fixed = reduction == "workspace"
     p = plan(op, shape, itemsize, device, split_t=split_t, deterministic=fixed)
-    return FastPlan(
-        op, "grouped", p.tile, p.tiles, p.programs, 1, p.split_t, p.reduction
-    )
+    made = "pitched" if kernel is None and itemsize == 2 and layout.wide else "grouped"
+    return FastPlan(op, made, p.tile, p.tiles, p.programs, 1, p.split_t, p.reduction)
 
 
 def ranked_plans(
@@ -535,39 +575,56 @@ def ranked_plans(
     mode: Mode = "overwrite",
     out_itemsize: int | None = None,
     reduction: Reduction | None = None,
+    layout: Layout = DENSE,
 ) -> list[tuple[float, FastPlan]]:
-    """(time, plan) of every launch by descriptors, by `fast_time`, the best first.
+    """(time, plan) of every launch that is planned by its time, the best first.
 
-    The best is the shortest in a row of such products, which the host may limit. Of
-    equals, the simplest first; none for fp32, nothing to do, or a device without
-    descriptors. out_itemsize: bytes of an element of the output; by default 4 for dW,
-    else itemsize. reduction: how programs that share a tile may bring their sums
-    together; "none": a tile has one owner; None: in any way.
+    The best is the shortest in a row of such products, which the host may limit, with
+    the copies that it needs. Of equals, the simplest first; none for fp32, nothing to
+    do, or a device without descriptors. out_itemsize: bytes of an element of the
+    output; by default 4 for dW, else itemsize. reduction: how programs that share a
+    tile may bring their sums together; "none": a tile has one owner; None: in any way.
+    layout: of the tensors; narrow loads are planned only in place of copies.
     """
     if itemsize != 2 or 0 in shape or not has_descriptors(device):
         return []
     out_itemsize = out_itemsize or (4 if op == "dw" else itemsize)
     found = []
-    whole = WHOLE_TILES if op != "dw" else ()
-    for c in whole + SPLIT_TILES + SHARED_TILES:
-        kernel = "split" if c in SPLIT_TILES else "stream_k"
-        kernel = "persistent" if c in WHOLE_TILES else kernel
-        stored = stored_bytes(op, kernel, out_itemsize)
-        num_stages, resident = _fitted(c, itemsize, stored, device)
+    for kernel, c in _candidates(op, layout):
+        num_stages, resident = _fitted(kernel, op, c, itemsize, out_itemsize, device)
         if not resident:
             continue
-        for p in _fast_plans(op, shape, c, num_stages, resident, device):
+        copies, copied = layout.copies, layout.copied_bytes
+        if kernel == "pitched":
+            copies = copied = 0
+        copying = copies * COPY_TIME + copied / BYTES_PER_TIME
+        for p in _fast_plans(kernel, op, shape, c, num_stages, resident, device):
             if reduction is None or p.reduction in (reduction, "none"):
                 sizes = itemsize, out_itemsize
-                time = fast_time(p, c, shape, mode, *sizes, device, resident)
-                found.append((time, p))
-    return sorted(found, key=lambda timed: (_in_a_row(*timed, mode), timed[0]))
+                time = fast_time(p, c, shape, mode, *sizes, device, resident) + copying
+                found.append((_in_a_row(time, p, mode, copies), time, p))
+    return [(time, p) for _, time, p in sorted(found, key=lambda timed: timed[:2])]
 
 
-def _in_a_row(time: float, p: FastPlan, mode: Mode) -> float:
+def _candidates(op: Op, layout: Layout):
+    """(kernel, candidate), the simplest first, as a layout allows them."""
+    if layout.descriptors:
+        if op != "dw":
+            yield from (("persistent", c) for c in WHOLE_TILES)
+        yield from (("split", c) for c in SPLIT_TILES)
+        yield from (("stream_k", c) for c in SHARED_TILES)
+    if layout.wide and layout.copies:
+        for c in PITCHED_TILES:
+            left, right = layout.widths
+            loading = c.depth * (c.rows / left + c.columns / right) * LOAD_TIME
+            times = max(c.block_time, loading), max(c.full_time, loading)
+            yield "pitched", replace(c, block_time=times[0], full_time=times[1])
+
+
+def _in_a_row(time: float, p: FastPlan, mode: Mode, copies: int) -> float:
     """Time of one of many such products: the GPU's or, if longer, the host's."""
     cleared = p.reduction == "atomic" and mode == "overwrite"
-    launches = 2 if cleared or p.reduction == "workspace" else 1
+    launches = copies + (2 if cleared or p.reduction == "workspace" else 1)
     return max(time, launches * HOST_TIME)
 
 
@@ -608,40 +665,46 @@ def rung_plan(
     return p if p.kernel == rung else None
 
 
-def _fitted(c, itemsize, out_itemsize, device) -> tuple[int, int]:
+def _fitted(kernel, op, c, itemsize, out_itemsize, device) -> tuple[int, int]:
     """(stages, resident programs) of a candidate: its own stages, or as many as fit."""
-    blocks = c.rows, c.columns, c.depth
     registers = min(255, c.rows * c.columns // (c.num_warps * device.warp_size) + 64)
-    parts = counted_parts(c.parts, device)
+    blocks, parts = (c.rows, c.columns, c.depth), counted_parts(c.parts, device)
+    stored = stored_bytes(op, kernel, out_itemsize)
     for num_stages in range(c.num_stages, 1, -1):
-        shared = fast_shared_memory_bytes(
-            blocks, num_stages, parts, itemsize, out_itemsize
-        )
+        shared = fast_shared_memory_bytes(blocks, num_stages, parts, itemsize, stored)
+        if kernel == "pitched":
+            shared = shared_memory_bytes(op, _tile(op, c, num_stages), itemsize)
         resident = resident_programs(registers, shared, c.num_warps, device)
         if resident:
             return num_stages, resident
     return 0, 0
 
 
-def _fast_plans(op, shape, c, num_stages, resident, device):
-    """The plans of a candidate that are worth a thought, the simplest first."""
+def _tile(op: Op, c: Candidate, num_stages: int) -> Tile:
     along = {
         output_axes(op)[0]: c.rows,
         output_axes(op)[1]: c.columns,
         contracted_axis(op): c.depth,
     }
-    tile = Tile(along[0], along[1], along[2], c.num_warps, num_stages)
+    return Tile(along[0], along[1], along[2], c.num_warps, num_stages)
+
+
+def _fast_plans(kernel, op, shape, c, num_stages, resident, device):
+    """The plans of a candidate that are worth a thought, the simplest first."""
+    tile = _tile(op, c, num_stages)
     tiles, slots = output_tiles(op, shape, tile), device.sm_count * resident
     reductions = ("atomic", "workspace") if op == "dw" else ("workspace",)
-    if c in SHARED_TILES:
+    if kernel == "stream_k":
         if tiles % device.sm_count:
             for reduction in reductions:
                 programs = (tiles, device.sm_count, c.parts, 1)
                 yield FastPlan(op, "stream_k", tile, *programs, reduction)
         return
-    if op == "dw" or c in WHOLE_TILES:
+    if kernel == "pitched":
+        yield FastPlan(op, "pitched", tile, tiles, tiles)
+    elif op == "dw" or kernel == "persistent":
         yield FastPlan(op, "persistent", tile, tiles, min(tiles, slots), c.parts)
-    if c in WHOLE_TILES:
+    if kernel == "persistent":
         return
     # Of the splits that take so many waves, the largest has the shortest programs.
     largest = largest_split(contracted_blocks(op, shape, tile))
@@ -649,4 +712,4 @@ def _fast_plans(op, shape, c, num_stages, resident, device):
         if split_t > 1:
             for reduction in reductions:
                 programs = (tiles, tiles * split_t, c.parts, split_t)
-                yield FastPlan(op, "split", tile, *programs, reduction)
+                yield FastPlan(op, kernel, tile, *programs, reduction)

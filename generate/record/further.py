@@ -1,4 +1,8 @@
-"""Section `further`: the fast kernels at shapes that no plan was fitted to."""
+"""Section `further`: the fast kernels at shapes that no plan was fitted to.
+
+Where rows begin at places that pointers can load several elements from, but no
+descriptor, the best plan of either way is run beside what the plan chose of them.
+"""
 
 import torch
 
@@ -7,6 +11,8 @@ from generate.record.context import Context
 from generate.record.gemms import compare
 from generate.schema import Further
 from generate.shapes import FURTHER_SHAPES
+from kernels.fast.ops import question
+from kernels.plan import FastPlan, ranked_plans
 
 SAMPLES = 20
 IMPLEMENTATIONS = ("vendor", "fast")
@@ -23,7 +29,27 @@ def record(context: Context) -> Further:
         operands = Operands(shape, context.device)
         for op, mode in GEMM_CALLS:
             points += compare(
-                context, shape, operands, op, mode, IMPLEMENTATIONS, samples=SAMPLES
+                context,
+                shape,
+                operands,
+                op,
+                mode,
+                IMPLEMENTATIONS,
+                two_ways(operands, op, mode),
+                samples=SAMPLES,
             )
             context.advance()
     return Further(section="further", **context.header, points=tuple(points))
+
+
+def two_ways(operands: Operands, op: str, mode: str) -> dict[str, FastPlan]:
+    """The best plan through pointers and the best with copies, if there are both."""
+    try:
+        tensors, options = operands.arguments(op, mode)
+    except Exception:  # What cannot be made is found out, and said, by each call.
+        return {}
+    asked = question(op, *tensors, options.get("out"), mode, None)
+    plans = [plan for _, plan in ranked_plans(**asked)]
+    pitched = [plan for plan in plans if plan.kernel == "pitched"]
+    copied = [plan for plan in plans if plan.kernel != "pitched"]
+    return {"pitched": pitched[0], "copied": copied[0]} if pitched and copied else {}

@@ -10,6 +10,7 @@ from generate.record.calls import (
 from generate.record.context import Context
 from generate.schema import GemmPoint, Gemms
 from generate.shapes import GEMM_SHAPES, Shape
+from kernels.plan import FastPlan
 
 # What the public functions run: dW alone has a deterministic form of its own.
 IMPLEMENTATIONS = ("vendor", "lesson", "fast")
@@ -38,17 +39,23 @@ def compare(
     op: str,
     mode: str,
     names: tuple[str, ...],
+    plans: dict[str, FastPlan] | None = None,
     **choices,
 ) -> list[GemmPoint]:
-    """Points of the vendor's and the public functions' implementations, in turns."""
+    """Points of the vendor's and the public functions' implementations, in turns.
+
+    plans: of further calls beside them.
+    """
+    plans = plans or {}
     calls = {name: operands.call(op, mode, name) for name in names}
+    calls |= {name: operands.planned_call(op, mode, p) for name, p in plans.items()}
     outcomes = Outcomes(context.timer, operands, op, mode, calls, **choices)
     points = []
-    for name in names:
-        plan = None
+    for name in calls:
+        plan = plans.get(name)
         if name == "lesson":
             plan = context.plan(op, shape)
-        elif name != "vendor" and outcomes.able(name):
+        elif name in names and name != "vendor" and outcomes.able(name):
             plan = fast_plan_of(operands, op, mode, name)
         points.append(gemm_point(shape, op, mode, name, plan, outcomes))
     return points

@@ -57,6 +57,7 @@ PLANNED = (520, 264, 136)
 # (kernel, reduction, split over the contraction, parts) of fast plans.
 WHOLE = (
     ("grouped", "none", 1, 1),
+    ("pitched", "none", 1, 1),
     ("descriptor", "none", 1, 1),
     ("persistent", "none", 1, 2),
     ("persistent", "none", 1, 4),
@@ -65,6 +66,8 @@ WHOLE = (
 SHARED = (
     ("grouped", "atomic", 3, 1),
     ("grouped", "workspace", 3, 1),
+    ("pitched", "atomic", 3, 1),
+    ("pitched", "workspace", 3, 1),
     ("split", "atomic", 3, 2),
     ("split", "workspace", 20, 2),
     ("stream_k", "atomic", 1, 2),
@@ -124,10 +127,10 @@ def _fast() -> list[Product]:
     columns = ("aligned, swapped",) * 3
     found = []
     for op in PUBLIC:
-        found += [Product(op, TAILS, BF16, rows, form=form) for form in WHOLE[:3]]
-        found.append(Product(op, TAILS, BF16, columns, form=WHOLE[2]))
+        found += [Product(op, TAILS, BF16, rows, form=form) for form in WHOLE[:4]]
+        found.append(Product(op, TAILS, BF16, columns, form=WHOLE[3]))
     for dtype in (FP16, FP32):
-        for form in WHOLE[:3]:
+        for form in WHOLE[:4]:
             found.append(Product("forward", TAILS, dtype, rows, form=form))
     for form in WHOLE:
         found.append(Product("dw", TAILS, BF16, rows, "accumulate", form))

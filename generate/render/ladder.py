@@ -49,6 +49,7 @@ RUNG_NAMES = {
     "split": "split",
     "stream_k": "stream-K",
 }
+KERNEL_NAMES = {**RUNG_NAMES, "pitched": "pitched"}
 # Below so many of these tiles, as many as SMs, dW starves.
 STARVED_TILE = Tile(64, 128, 256, 8, 3)
 WAYS = ("bare", "public", "vendor")
@@ -94,6 +95,11 @@ def further_shapes(measured: Measurements) -> list[Shape]:
 def described(shape: Shape) -> bool:
     """Whether descriptors take plain bf16 matrices of this shape as they lie."""
     return shape[1] % 8 == shape[2] % 8 == 0
+
+
+def evened(shape: Shape) -> bool:
+    """Whether loads through pointers take several elements where descriptors do not."""
+    return shape[1] % 2 == shape[2] % 2 == 0 and not described(shape)
 
 
 def _over(numerator: Fact, denominator: Fact, note: str) -> Fact:
@@ -188,6 +194,14 @@ def _further(measured: Measurements) -> Facts:
             )
             ratios[shape] = over_vendor(vendor, ours)
             found[f"further.{shape_key(shape)}.{call}.over_vendor"] = ratios[shape]
+            if evened(shape):
+                copied, pitched = (
+                    duration(measured.further(shape, call, who))
+                    for who in ("copied", "pitched")
+                )
+                found[f"further.{shape_key(shape)}.{call}.pitched.over_copied"] = _over(
+                    copied, pitched, "time with copies / time through pointers"
+                )
         mean, worst = _mean_and_worst(ratios, "vendor time / our time")
         found[f"further.geomean.{call}"], found[f"further.worst.{call}"] = mean, worst
     return found
@@ -277,7 +291,7 @@ def _slow(
         f"{tiles / measured.gpu.sm_count:.2f}",
         str(contracted_blocks(point.op, point.shape, tile)),
     )
-    name = RUNG_NAMES[made.kernel]
+    name = KERNEL_NAMES[made.kernel]
     if made.split_t > 1:
         name += f", S = {made.split_t}"
     cells = [Cell(CALL_LABELS[call], header=True), Cell(shape_label(point.shape))]

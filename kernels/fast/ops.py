@@ -2,7 +2,7 @@
 
 `multiply` is what the public functions of `kernels.ops` run by default, under the
 contract that they state. A tensor that descriptors cannot take is copied to rows
-that they can, or pointers serve.
+that they can, or pointers serve, whichever ends first by the plan.
 
 All that a launch needs to know of its tensors but where they lie is worked out once
 and kept, with what was compiled: a call of known shapes and strides only describes
@@ -24,14 +24,17 @@ from kernels.fast.descriptor import descriptor_kernel
 from kernels.fast.grouped import grouped_kernel
 from kernels.fast.pad import copy_kernel, pad_kernel
 from kernels.fast.persistent import persistent_kernel
+from kernels.fast.pitched import pitched_kernel
 from kernels.fast.shares import shares_kernel
 from kernels.fast.split import split_kernel
 from kernels.fast.stream_k import stream_k_kernel
 from kernels.fast.zero import zero_kernel
 from kernels.plan import (
+    BY_POINTERS,
     GROUP,
     LINE_BYTES,
     FastPlan,
+    Layout,
     Mode,
     Op,
     Reduction,
@@ -53,6 +56,8 @@ STRIP, SUMMED = 16, 1024
 PAD_BLOCK, COPY_BLOCK = (8, 128), (4, 256)
 # Of prepared launches that are kept; then they are forgotten all at once.
 KEPT = 4096
+# Elements of 16 bits that one instruction loads, at most.
+WIDEST = 8
 # Of a size whose last block, which may reach beyond it, still ends within 32 bits.
 LARGEST = 2**31 - 256
 
@@ -248,23 +253,16 @@ def _check(op, a, b, out, mode, reduction) -> None:
 def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
     shape = _product_shape(op, a, b)
     dtype = torch.float32 if op == "dw" else a.dtype
-    if out is None:
-        strides = (shape[1], 1)
-        # A new tensor begins well; only its pitch is to be looked at.
-        out_fits = shape[1] * dtype.itemsize % 16 == 0
-    else:
+    strides = (shape[1], 1)
+    if out is not None:
         dtype, strides = out.dtype, out.stride()
-        out_fits = descriptor_fits(out, written=True)
-    fits = _fits_well(a, shape[1]), _fits_well(b, shape[0]), out_fits
-    # Sizes alone cannot be mended by a copy.
-    fit = all(fits) or max(_sizes(op, a, b)) <= LARGEST
-    asked = question(op, a, b, dtype, mode, reduction)
+    fits = _fits(op, a, b, out)
+    asked = question(op, a, b, out, mode, reduction)
     if plan is None:
-        plan = fast_plan(**asked, descriptors=fit)
-        if plan.kernel != "grouped":  # there are others
-            plan = tuned.find(asked, a, b, dtype, strides) or plan
+        found = tuned.find(asked, a, b, dtype, strides)
+        plan = found or fast_plan(**asked)
     else:
-        _check_plan(plan, asked, fit)
+        _check_plan(plan, asked)
     accumulate = mode == "accumulate"
     # Exact for 16 bits, whatever the framework is set to.
     precision = host.precision() if a.dtype == torch.float32 else "ieee"
@@ -275,6 +273,8 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
     early = has_descriptors(asked["device"]) and not triton.knobs.runtime.interpret
     if plan.kernel == "grouped":
         run = _grouped(*launch)
+    elif plan.kernel == "pitched":
+        run = _pitched(*launch, _begins(out))
     elif all(fits):
         run = _by_descriptors(*launch, early)
     else:
@@ -284,11 +284,22 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
         plan=plan,
         shape=shape,
         dtype=dtype,
-        zeroed=plan.kernel == "grouped" and not accumulate and _shared(plan),
+        zeroed=plan.kernel in BY_POINTERS and not accumulate and _shared(plan),
         extents=tuple(
             0 if tensor is None else host.extent(tensor) for tensor in (a, b, out)
         ),
     )
+
+
+def _fits(op, a, b, out) -> tuple[bool, bool, bool]:
+    """Whether descriptors take a, b and out as they are, and lose no time by it."""
+    rows, columns = _product_shape(op, a, b)
+    if out is None:
+        # A new tensor begins well; only its pitch is to be looked at.
+        out_fits = columns * (4 if op == "dw" else a.itemsize) % 16 == 0
+    else:
+        out_fits = descriptor_fits(out, written=True)
+    return _fits_well(a, columns), _fits_well(b, rows), out_fits
 
 
 def _fits_well(operand: torch.Tensor, uses: int) -> bool:
@@ -297,18 +308,71 @@ def _fits_well(operand: torch.Tensor, uses: int) -> bool:
     return descriptor_fits(operand) and not pays_to_pad(pitch, size, uses)
 
 
-def question(op, a, b, dtype, mode, reduction) -> dict:
-    """What `fast_plan` and `ranked_plans` are asked of a product into a dtype."""
+def question(op, a, b, out, mode, reduction) -> dict:
+    """What `fast_plan` and `ranked_plans` are asked of a product into out or, if None,
+    a new tensor."""
     on_cpu = a.device.type == "cpu"
+    rows, columns = _product_shape(op, a, b)
+    itemsize = 4 if op == "dw" else a.itemsize
+    strides = (columns, 1)
+    if out is not None:
+        itemsize, strides = out.itemsize, out.stride()
+    fits = _fits(op, a, b, out)
+    passes = 3 if mode == "accumulate" else 2
+    moved = 2 * a.nbytes, 2 * b.nbytes, passes * rows * columns * itemsize
+    left, right = _factors(op, a, b)
     return {
         "op": op,
         "shape": _sizes(op, a, b),
         "itemsize": a.itemsize,
         "device": device.INTERPRETER if on_cpu else device.facts(a.device.index),
         "mode": mode,
-        "out_itemsize": dtype.itemsize,
+        "out_itemsize": itemsize,
         "reduction": reduction,
+        "layout": Layout(
+            # Sizes alone cannot be mended by a copy.
+            descriptors=all(fits) or max(_sizes(op, a, b)) <= LARGEST,
+            copies=fits.count(False),
+            copied_bytes=sum(
+                size for size, fit in zip(moved, fits, strict=True) if not fit
+            ),
+            widths=_widths(left, right, _units(left, right, strides, _begins(out))),
+        ),
     }
+
+
+def _begins(tensor: torch.Tensor | None) -> bool:
+    """Whether it begins where the widest loads may, as a new tensor does."""
+    return tensor is None or tensor.data_ptr() % 16 == 0
+
+
+def _units(left, right, strides, begins) -> tuple[int, int, int] | None:
+    """Elements by which all steps that is adjacent along rows, columns and depth.
+
+    Of the operands, and of an out of these strides; None where the elements of one
+    of them are adjacent along neither axis.
+    """
+    (rows, depth), columns = left.shape, right.shape[1]
+    steps = ([], [], [])
+    for first, second, (down, across), aligned in (
+        (0, 2, left.stride(), _begins(left)),
+        (2, 1, right.stride(), _begins(right)),
+        (0, 1, strides, begins),
+    ):
+        if 1 not in (down, across):
+            return None
+        axis, pitch = (second, down) if across == 1 else (first, across)
+        steps[axis].extend((pitch, (rows, columns, depth)[axis], WIDEST * aligned or 1))
+    return tuple(math.gcd(WIDEST, *found) if found else 1 for found in steps)
+
+
+def _widths(left, right, units) -> tuple[int, int]:
+    """Elements of left and right that one load may take."""
+    if units is None:
+        return 0, 0
+    rows, columns, depth = units
+    left_width = depth if left.stride(1) == 1 else rows
+    return left_width, columns if right.stride(1) == 1 else depth
 
 
 def _sizes(op, a, b) -> tuple[int, int, int]:
@@ -326,10 +390,11 @@ def _factors(op, a, b) -> tuple[torch.Tensor, torch.Tensor]:
     return a.T if op == "dw" else a, b.T if op == "dx" else b
 
 
-def _check_plan(plan: FastPlan, asked: dict, fit: bool) -> None:
+def _check_plan(plan: FastPlan, asked: dict) -> None:
     if not isinstance(plan, FastPlan):
         raise TypeError(f"plan must be a FastPlan, got {type(plan).__name__}")
     op, shape, device = asked["op"], asked["shape"], asked["device"]
+    layout = asked["layout"]
     if plan.op != op or plan.tiles != output_tiles(op, shape, plan.tile):
         raise ValueError(
             f"plan must be one of {op} at {shape}, got one of {plan.op} with "
@@ -356,13 +421,19 @@ def _check_plan(plan: FastPlan, asked: dict, fit: bool) -> None:
         raise ValueError(
             f"plan must have programs, got {plan.programs} and split_t {plan.split_t}"
         )
-    if plan.kernel != "grouped" and not (fit and min(shape)):
+    if plan.kernel == "pitched" and not min(layout.widths):
+        raise ValueError(
+            "plan must be grouped, as elements of a tensor are adjacent along no axis, "
+            f"got {plan.kernel!r}"
+        )
+    by_descriptors = plan.kernel not in BY_POINTERS
+    if by_descriptors and not (layout.descriptors and min(shape)):
         raise ValueError(
             "plan must be grouped, as descriptors cannot take these sizes, "
             f"got {plan.kernel!r}"
         )
     limit = device.shared_memory_per_program_bytes
-    if plan.kernel == "grouped":
+    if not by_descriptors:
         need = shared_memory_bytes(op, plan.tile, asked["itemsize"])
     else:
         stored = stored_bytes(op, plan.kernel, asked["out_itemsize"])
@@ -382,16 +453,13 @@ def _blocks(plan: FastPlan) -> tuple[int, int, int]:
     return product_sizes(plan.op, (tile.block_t, tile.block_k, tile.block_n))
 
 
-def _grouped(plan, a, b, shape, strides, accumulate, precision):
-    """A launch by pointers, of tensors of any strides."""
-    left, right = _factors(plan.op, a, b)
-    grid = (plan.tiles, plan.split_t)
-    sizes = (*shape, left.shape[1], *left.stride(), *right.stride())
-    block_rows, block_columns, block_depth = _blocks(plan)
-    constants = {
-        "BLOCK_ROWS": block_rows,
-        "BLOCK_COLUMNS": block_columns,
-        "BLOCK_DEPTH": block_depth,
+def _constants(plan, blocks, accumulate, precision) -> dict:
+    """What the kernels that multiply are all compiled for."""
+    rows, columns, depth = blocks
+    return {
+        "BLOCK_ROWS": rows,
+        "BLOCK_COLUMNS": columns,
+        "BLOCK_DEPTH": depth,
         "GROUP": GROUP,
         "PRECISION": precision,
         "ADD": _adds(plan, accumulate),
@@ -399,10 +467,55 @@ def _grouped(plan, a, b, shape, strides, accumulate, precision):
         "num_stages": plan.tile.num_stages,
     }
 
+
+def _grouped(plan, a, b, shape, strides, accumulate, precision):
+    """A launch by pointers, of tensors of any strides."""
+    left, right = _factors(plan.op, a, b)
+    sizes = (*shape, left.shape[1], *left.stride(), *right.stride())
+    constants = _constants(plan, _blocks(plan), accumulate, precision)
+    steps, launch = (strides, (shape[1], 1)), (plan, shape, accumulate)
+    return _by_pointers(grouped_kernel, sizes, steps, constants, *launch)
+
+
+def _pitched(plan, a, b, shape, strides, accumulate, precision, begins):
+    """A launch by pointers, of tensors whose elements are adjacent along an axis."""
+    inner = _in_rows(plan, a, b, shape, strides)
+    exchanged, left, right, shape, strides, blocks = inner
+    units = row_unit, column_unit, depth_unit = _units(left, right, strides, begins)
+    left_unit, right_unit = _widths(left, right, units)
+    constants = {
+        "LEFT_SWAPPED": left.stride(1) != 1,
+        "RIGHT_SWAPPED": right.stride(1) != 1,
+        "ROW_UNIT": row_unit,
+        "COLUMN_UNIT": column_unit,
+        "DEPTH_UNIT": depth_unit,
+        **_constants(plan, blocks, accumulate, precision),
+    }
+    sizes = (
+        shape[0] // row_unit,
+        shape[1] // column_unit,
+        left.shape[1] // depth_unit,
+        _pitch(left) // left_unit,
+        _pitch(right) // right_unit,
+    )
+    steps = (strides[0] // column_unit,), (shape[1] // column_unit,)
+    launch = (plan, shape, accumulate)
+    run = _by_pointers(pitched_kernel, sizes, steps, constants, *launch)
+    return (lambda a, b, out: run(b, a, out.T)) if exchanged else run
+
+
+def _pitch(matrix: torch.Tensor) -> int:
+    down, across = matrix.stride()
+    return down if across == 1 else across
+
+
+def _by_pointers(kernel, sizes, steps, constants, plan, shape, accumulate):
+    """Launches into out, by its own steps, or into a workspace, and sums that up."""
+    grid, (own, dense) = (plan.tiles, plan.split_t), steps
     if plan.reduction != "workspace":
-        return _launcher(grouped_kernel, grid, (*sizes, 0, *strides), constants)
-    strides = (shape[0] * shape[1], shape[1], 1)
-    launch = _launcher(grouped_kernel, grid, (*sizes, *strides), constants)
+        return _launcher(kernel, grid, (*sizes, 0, *own), constants)
+    size = shape[0] * shape[1]
+    launch = _launcher(kernel, grid, (*sizes, size, *dense), constants)
 
     def run_in_workspace(a, b, out):
         slices = out.new_empty((plan.split_t, *shape), dtype=torch.float32)
@@ -410,6 +523,20 @@ def _grouped(plan, a, b, shape, strides, accumulate, precision):
         host.sum_slices(slices, out, accumulate)
 
     return run_in_workspace
+
+
+def _in_rows(plan, a, b, shape, strides):
+    """(exchanged, left, right, shape, strides, blocks) for an out in rows.
+
+    An out that lies the other way is the product of the transposed operands in the
+    opposite order, written in rows.
+    """
+    left, right = _factors(plan.op, a, b)
+    rows, columns, depth = _blocks(plan)
+    if strides[1] == 1:
+        return False, left, right, shape, strides, (rows, columns, depth)
+    shape, strides, blocks = shape[::-1], strides[::-1], (columns, rows, depth)
+    return True, right.T, left.T, shape, strides, blocks
 
 
 def _launcher(kernel, grid, numbers, constants) -> Callable[..., None]:
@@ -430,7 +557,9 @@ def _launcher(kernel, grid, numbers, constants) -> Callable[..., None]:
         if compiled is not None:  # as it is in the interpreter
             named = [constants[n] for n in kernel.arg_names if n in constants]
             run, rest = compiled[(*grid, 1, 1)[:3]], (*numbers, *named)
-            again = lambda *tensors: run(*tensors, *rest)  # noqa: E731
+
+            def again(*tensors):
+                run(*tensors, *rest)
 
     return launch
 
@@ -518,29 +647,15 @@ def _copy(source: torch.Tensor, target: torch.Tensor, add: bool = False) -> None
 
 
 def _by_descriptors(plan, a, b, shape, strides, accumulate, precision, early):
-    """A launch of any other kernel, into an out whose rows lie in a line.
-
-    An out that lies the other way is the product of the transposed operands in the
-    opposite order, written in rows.
-    """
-    left, right = _factors(plan.op, a, b)
-    rows, columns, depth = _blocks(plan)
-    exchanged = strides[1] != 1
-    if exchanged:
-        left, right, shape, strides = right.T, left.T, shape[::-1], strides[::-1]
-        rows, columns = columns, rows
+    """A launch of any other kernel, into an out whose rows lie in a line."""
+    inner = _in_rows(plan, a, b, shape, strides)
+    exchanged, left, right, shape, strides, blocks = inner
+    rows, columns, depth = blocks
     constants = {
         "LEFT_SWAPPED": left.stride(1) != 1,
         "RIGHT_SWAPPED": right.stride(1) != 1,
-        "BLOCK_ROWS": rows,
-        "BLOCK_COLUMNS": columns,
-        "BLOCK_DEPTH": depth,
         "PARTS": plan.parts,
-        "GROUP": GROUP,
-        "PRECISION": precision,
-        "ADD": _adds(plan, accumulate),
-        "num_warps": plan.tile.num_warps,
-        "num_stages": plan.tile.num_stages,
+        **_constants(plan, blocks, accumulate, precision),
     }
     sizes = (*shape, left.shape[1])
     described_left = _describer(left.shape, left.stride(), (rows, depth))

@@ -54,18 +54,18 @@ def tune(
     `multiply` takes anyway, not measured and not kept.
     """
     chosen = ops.prepare(op, a, b, out=out, mode=mode, reduction=reduction)
-    if chosen.plan.kernel == "grouped":
-        return chosen.plan
     if reduction is None and torch.are_deterministic_algorithms_enabled():
         reduction = "workspace"
     shape, dtype = chosen.shape, chosen.dtype
     strides = (shape[1], 1) if out is None else out.stride()
-    question = ops.question(op, a, b, dtype, mode, reduction)
+    question = ops.question(op, a, b, out, mode, reduction)
+    ranked = ranked_plans(**question)
+    if not ranked:
+        return chosen.plan
     with host.on_device(a):
         known = tuned.find(question, a, b, dtype, strides)
         if known or torch.cuda.is_current_stream_capturing():
             return chosen.plan
-        ranked = ranked_plans(**question)
         scratch = a.new_empty_strided(shape, strides, dtype=dtype)
         scratch.zero_()  # numbers, as a GPU's power and clock depend on them
         calls = {}

@@ -5,9 +5,8 @@ A process reads it once, when it first has a choice of plans. Delete it to
 forget what was tuned; a process that has read it forgets when it ends.
 
 A kept plan serves calls that are alike: in operation, sizes, strides, dtypes,
-mode, reduction, name and facts of the device, versions of torch and Triton, and
-the code of this package. Where tensors begin is no matter: what descriptors
-cannot take is copied before.
+whether tensors begin at multiples of 16 bytes, mode, reduction, name and facts of
+the device, versions of torch and Triton, and the code of this package.
 """
 
 import functools
@@ -89,6 +88,7 @@ def _key(question: dict, a, b, dtype, strides) -> str:
     facts = {
         **question,
         "device": asdict(question["device"]),
+        "layout": asdict(question["layout"]),
         "name": "cpu" if on_cpu else torch.cuda.get_device_name(a.device),
         "a": (str(a.dtype), a.stride()),
         "b": (str(b.dtype), b.stride()),

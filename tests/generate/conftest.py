@@ -15,6 +15,7 @@ import pytest
 
 from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import render
+from generate.render.ladder import evened
 from generate.schema import (
     SANITIZER_TOOLS,
     Accumulation,
@@ -244,10 +245,12 @@ class Maker:
         for shape in shapes:
             for op, mode in CALLS:
                 chosen = fast_plan(op, shape, 2, self.gpu.device, mode=mode)
-                for name, made, factor in (
-                    ("vendor", None, 1.0),
-                    ("fast", fast_configuration(chosen), 1.02),
-                ):
+                made = fast_configuration(chosen)
+                rows = [("vendor", None, 1.0), ("fast", made, 1.02)]
+                if evened(shape):
+                    loads = made.model_copy(update={"kernel": "pitched"})
+                    rows += [("pitched", loads, 1.02), ("copied", made, 1.4)]
+                for name, made, factor in rows:
                     timed = measured(ideal_ms(shape) * factor)
                     points.append(self._gemm(shape, op, mode, name, made, timed))
         return Further(section="further", **self.header, points=tuple(points))

@@ -14,6 +14,7 @@ from generate.render.facts import facts
 from generate.render.formats import rounded, shape_key, shape_label
 from generate.render.ladder import (
     BELOW,
+    KERNEL_NAMES,
     RUNG_NAMES,
     described,
     further_shapes,
@@ -274,7 +275,7 @@ def test_the_slowest_are_the_slowest(whole):
         point = measured.gemm(worst, call, "fast")
         over = measured.gemm(worst, call, "vendor").time_ms / point.time_ms
         assert shape == shape_label(worst) and ratio.text == f"{over:.3f}×"
-        assert kernel.text.startswith(RUNG_NAMES[point.configuration.kernel])
+        assert kernel.text.startswith(KERNEL_NAMES[point.configuration.kernel])
 
 
 # Claims follow the data
@@ -326,6 +327,12 @@ def test_the_slowest_are_the_slowest(whole):
             "further",
             1.5,
             lambda p: p.implementation == "fast" and p.T == FURTHER_SHAPES[0][0],
+        ),
+        (
+            "wide-loads-beat-copies",
+            "further",
+            2,
+            lambda p: p.implementation == "pitched",
         ),
         (
             "odd-sizes-keep-up",

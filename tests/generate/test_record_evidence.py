@@ -173,7 +173,9 @@ def test_stream_k_is_recorded_as_it_is_launched(shared_kib):
                 assert plan.reduction == "atomic"
                 continue
             reason = ladder.no_launch("stream_k", "dw", shape, facts)
-            fitting = [c for c in SHARED_TILES if _fitted(c, 2, 4, facts)[1]]
+            fitting = [
+                c for c in SHARED_TILES if _fitted("stream_k", "dw", c, 2, 4, facts)[1]
+            ]
             _, k, n = shape
             rests = [cdiv(k, c.rows) * cdiv(n, c.columns) % sm_count for c in fitting]
             assert reason == (ladder.WHOLE_WAVES if fitting else ladder.NO_ROOM)

@@ -31,6 +31,7 @@ from kernels.plan import (
     HOST_TIME,
     FastKernel,
     FastPlan,
+    Layout,
     Reduction,
     contracted_blocks,
     counted_parts,
@@ -64,6 +65,7 @@ from tests.kernels.test_plan import H200
 LAUNCHED = (
     "zero",
     "grouped",
+    "pitched",
     "descriptor",
     "persistent",
     "split",
@@ -76,9 +78,11 @@ OPS = ("forward", "dx", "dw")
 # (kernel, reduction, split over the contraction, parts). A GPU compiles each
 # anew, so few differ in more than one thing.
 GROUPED = ("grouped", "none", 1, 1)
+PITCHED = ("pitched", "none", 1, 1)
 PERSISTENT = ("persistent", "none", 1, 2)
 WHOLE_FORMS = (
     GROUPED,
+    PITCHED,
     ("descriptor", "none", 1, 1),
     PERSISTENT,
     ("persistent", "none", 1, 4),
@@ -92,6 +96,8 @@ SPLIT_FORMS = (
     ("split", "workspace", 20, 2),
     ("stream_k", "atomic", 1, 2),
     ("stream_k", "workspace", 1, 2),
+    ("pitched", "atomic", 3, 1),
+    ("pitched", "workspace", 3, 1),
 )
 WORKSPACE_FORMS = [form for form in SPLIT_FORMS[4:] if form[1] == "workspace"]
 DETERMINISTIC_FORMS = [form for form in SPLIT_FORMS if form[1] == "workspace"]
@@ -232,17 +238,37 @@ def test_accumulating_alone(form):
 
 @on_a_device
 @every_op
+@forms(PITCHED, PERSISTENT)
 @pytest.mark.parametrize("swapped", range(1, 8))
-def test_every_order_of_every_tensor(op, swapped):
+def test_every_order_of_every_tensor(op, form, swapped):
     """Each of the three tensors may lie in rows or in columns."""
     layouts = [
         "aligned, swapped" if swapped >> place & 1 else "aligned" for place in range(3)
     ]
-    check(op, SHAPES[op], DTYPES[0], PERSISTENT, layouts=layouts)
+    check(op, SHAPES[op], DTYPES[0], form, layouts=layouts)
 
 
 @on_a_device
-@forms(SPLIT_FORMS[4], SPLIT_FORMS[7])
+@every_op
+@pytest.mark.parametrize("width", (1, 2, 4, 8))
+def test_rows_that_begin_anywhere(op, width):
+    """Sizes and pitches are multiples of one element, of two, four or eight."""
+    shape = shape_of(op, 35 * width, 19 * width, 27 * width)
+    check(op, shape, DTYPES[0], PITCHED, layouts=("plain", "plain", "plain"))
+
+
+@on_a_device
+@every_op
+@pytest.mark.parametrize("position", range(3))
+def test_pitches_and_starts_that_no_wide_load_takes(op, position):
+    """One tensor begins, and steps, anywhere: all its loads are of one element."""
+    layouts = ["plain", "plain", "plain"]
+    layouts[position] = "pitched"
+    check(op, shape_of(op, 70, 38, 54), DTYPES[0], PITCHED, layouts=layouts)
+
+
+@on_a_device
+@forms(SPLIT_FORMS[4], SPLIT_FORMS[7], SPLIT_FORMS[9])
 def test_gradient_in_columns(form):
     """A gradient stored the other way has its workspace that way, too."""
     layouts = ("aligned", "aligned, swapped", "aligned, swapped")
@@ -565,7 +591,7 @@ far_axis = pytest.mark.parametrize("axis", ("rows", "columns"))
 @on_a_device
 @pytest.mark.xdist_group("memory")
 @every_op
-@forms(GROUPED, PERSISTENT)
+@forms(GROUPED, PITCHED, PERSISTENT)
 @pytest.mark.parametrize("far", ((3,), (3, 4)), ids=("contracted", "other"))
 def test_operands_beyond_32_bits(op, form, far):
     """Lines 2³⁰ elements apart are read where they lie, by pointers and descriptors.
@@ -591,7 +617,7 @@ def test_operands_beyond_32_bits(op, form, far):
 @pytest.mark.xdist_group("memory")
 @far_axis
 @pytest.mark.parametrize("op", OPS[:2])
-@forms(GROUPED, PERSISTENT)
+@forms(GROUPED, PITCHED, PERSISTENT)
 def test_outputs_beyond_32_bits(op, form, axis):
     """Lines 2³⁰ elements apart are written where they lie, in either order.
 
@@ -761,6 +787,17 @@ def test_output_in_an_operand(op, position):
 
 
 @on_a_device
+@every_op
+@pytest.mark.parametrize("position", range(3))
+def test_plan_for_elements_that_are_not_adjacent(op, position):
+    """Wide loads of what has gaps are refused, whichever tensor it is."""
+    layouts = ["plain", "plain", "plain"]
+    layouts[position] = "gapped"
+    with pytest.raises(ValueError, match="^plan must be grouped, as elements"):
+        check(op, (32, 32, 32), DTYPES[0], PITCHED, layouts=layouts)
+
+
+@on_a_device
 def test_plan_for_sizes_that_descriptors_do_not_take():
     """A plan that needs descriptors is refused where no copy could mend it."""
     long = torch.ones(1, 8, device=DEVICE, dtype=DTYPES[0]).expand(2**31, 8)
@@ -837,7 +874,26 @@ def test_deterministic_plans_add_in_no_order_of_arrival(shape, mode):
     assert p.reduction == "workspace" or p.split_t == 1
 
 
+@given(
+    op=st.sampled_from(OPS),
+    shape=st.tuples(st.integers(1, 2**17), st.integers(1, 4096), st.integers(1, 4096)),
+    copies=st.integers(0, 3),
+    widths=st.tuples(*[st.sampled_from((1, 2, 4, 8))] * 2),
+)
+def test_narrow_loads_take_the_place_of_copies(op, shape, copies, widths):
+    """They are planned where they end before copies and what multiplies those."""
+    layout = Layout(True, copies, 2**20 * copies, widths)
+    ranked = ranked_plans(op, shape, 2, H200, layout=layout)
+    copied = ranked_plans(op, shape, 2, H200)
+    narrow = [p for _, p in ranked if p.kernel == "pitched"]
+    assert bool(narrow) == (copies > 0 and min(widths) > 1)
+    assert len(ranked) == len(narrow) + len(copied)
+    if ranked[0][1].kernel == "pitched":
+        assert max(ranked[0][0], HOST_TIME) <= copied[0][0] + 2**20 * copies
+
+
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("width", (0, 1, 2, 8))
 @pytest.mark.parametrize(
     "itemsize, device, descriptors",
     (
@@ -847,12 +903,15 @@ def test_deterministic_plans_add_in_no_order_of_arrival(shape, mode):
         (2, replace(H200, capability="none"), True),
     ),
 )
-def test_without_descriptors(op, itemsize, device, descriptors):
-    """Odd layouts, fp32 and older devices get the lesson's tile in grouped order."""
+def test_without_descriptors(op, itemsize, device, descriptors, width):
+    """Odd layouts, fp32 and older devices get the lesson's tile in grouped order, of
+    16 bits by loads as wide as may be."""
+    layout = Layout(descriptors, widths=(8, width))
     for shape in (WIDE, STARVED, (0, 16, 16), (16, 16, 0)):
-        p = fast_plan(op, shape, itemsize, device, descriptors=descriptors)
+        p = fast_plan(op, shape, itemsize, device, layout=layout)
         lesson = plan(op, shape, itemsize, device)
-        assert p.kernel == "grouped"
+        wide = itemsize == 2 and width > 1
+        assert p.kernel == ("pitched" if wide else "grouped")
         assert (p.tile, p.split_t) == (lesson.tile, lesson.split_t)
 
 
@@ -915,6 +974,7 @@ def compiling(facts):
         patch.setattr(host, "on_device", lambda tensor: contextlib.nullcontext())
         patch.setattr(host, "sum_slices", lambda *args: None)
         patch.setattr(fast, "descriptor_fits", lambda *_, **__: True)
+        patch.setattr(fast, "_begins", lambda tensor: True)
         patch.setattr(fast, "_check", lambda *_: None)
         patch.setattr(fast, "_key", lambda *_: None)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -1066,5 +1126,21 @@ def test_one_block_is_shared():
     """A contraction of one element, which Triton takes for a constant, compiles."""
     shape = (1, 136, 72)
     with compiling(H200) as (launch, found, _):
-        launch("dw", "dw", shape, plan=planned("dw", SPLIT_FORMS[-1], shape))
+        launch("dw", "dw", shape, plan=planned("dw", SPLIT_FORMS[7], shape))
     assert "dw, summed" in found
+
+
+@pytest.mark.parametrize("capability", ("8.0", "9.0"))
+@pytest.mark.parametrize("width", (2, 4, 8))
+def test_pointers_load_as_wide_as_rows_begin(width, capability):
+    """So many elements at once, in every op, into shared memory by cp.async."""
+    facts = replace(H200, capability=capability)
+    with compiling(facts) as (launch, found, _):
+        for op in OPS:
+            shape = shape_of(op, 35 * width, 19 * width, 27 * width)
+            launch(op, op, shape, plan=planned(op, PITCHED, shape))
+    for op, (_, kernel) in found.items():
+        ptx = kernel.asm["ptx"]
+        copies = re.findall(r"cp\.async\.c[ag]\.shared\.global .*, (0x\w+),", ptx)
+        assert {int(size, 16) for size in copies} == {2 * width}, op
+        assert "ld.global" not in ptx, op

@@ -10,7 +10,7 @@ from kernels.device import facts
 from kernels.fast import ops as fast
 from kernels.fast import tune
 from kernels.layers import Linear, linear
-from kernels.plan import fast_plan
+from kernels.plan import Layout, fast_plan
 from tests.kernels.contract import (
     OPS,
     Output,
@@ -92,7 +92,9 @@ def test_workspace_of_more_than_2_31_elements():
 
 @pytest.mark.xdist_group("memory")
 @pytest.mark.kernels("fast")
-@pytest.mark.parametrize("kernel, parts", (("grouped", 1), ("split", 2)))
+@pytest.mark.parametrize(
+    "kernel, parts", (("grouped", 1), ("pitched", 1), ("split", 2))
+)
 def test_fast_workspace_of_more_than_2_31_elements(kernel, parts):
     """So are the workspaces of the fast kernels.
 
@@ -193,7 +195,7 @@ def test_more_tiles_by_pointers_than_a_second_axis_holds(op):
     b = operand((width, width), torch.float16, integers=True, seed=2)
     shape = {"forward": (lines, width, width), "dx": (lines, width, width)}
     shape = shape.get(op, (width, lines, width))
-    plan = fast_plan(op, shape, 2, facts(0), descriptors=False)
+    plan = fast_plan(op, shape, 2, facts(0), layout=Layout(descriptors=False))
     assert plan.kernel == "grouped" and plan.tiles > 65535
     result = fast.multiply(op, a, b, plan=plan)
     assert_exact(result, op, a, b)

@@ -24,7 +24,7 @@ from generate.render.formats import (
     shape_label,
     significant,
 )
-from generate.render.ladder import RUNG_NAMES, described, further_shapes
+from generate.render.ladder import KERNEL_NAMES, described, further_shapes
 from generate.render.measured import CALL_LABELS, CALLS, Measurements, Missing
 from generate.render.tables import Cell, Head, Table
 from generate.schema import geometric_mean
@@ -100,7 +100,7 @@ def _rows(measured: Measurements, shape: Shape) -> list[Row]:
                 row["tflops"] = point.tflops
                 row["gflop"] = point.flops / 1e9
                 if point.configuration:
-                    row["kernel"] = RUNG_NAMES[point.configuration.kernel]
+                    row["kernel"] = KERNEL_NAMES[point.configuration.kernel]
             rows.append(row)
         if not isinstance(vendor, Missing) and not isinstance(ours, Missing):
             rows[-1]["ratio"] = vendor.time_ms / ours.time_ms

@@ -23,6 +23,7 @@ from generate.render.ladder import (
     BELOW,
     RUNG_NAMES,
     described,
+    evened,
     further_shapes,
     ladder_shapes,
     starved_shapes,
@@ -30,7 +31,7 @@ from generate.render.ladder import (
 from generate.render.measured import CALL_LABELS, CALLS, STEP
 from generate.schema import geometric_mean
 from generate.shapes import STARVED, TRIED_SHAPES, WORKED, Shape
-from kernels.plan import RUNGS, contracted_axis
+from kernels.plan import BY_POINTERS, RUNGS, contracted_axis
 
 ladder = Said("fast/ladder", "As fast as the vendor library")
 
@@ -439,6 +440,33 @@ def unfitted_worst(m: Evidence) -> Verdict:
 
 
 @ladder(
+    "wide-loads-beat-copies",
+    "Loads of as many elements as the rows allow, through pointers, are faster than "
+    "copies for the copy engine.",
+)
+def wide_loads_beat_copies(m: Evidence) -> Verdict:
+    shapes = [shape for shape in further_shapes(m.measured) if evened(shape)]
+    found = products(m, "further.SHAPE.CALL.pitched.over_copied", shapes)
+    gains = {at for at, ratio in found.items() if longer(ratio, 1)}
+    losses = sum(longer(1, ratio) for ratio in found.values())
+    (call, shape), most = max(found.items(), key=lambda item: item[1])
+    chosen = sum(
+        m.point(m.measured.further(shape, call, "fast")).configuration.kernel
+        == "pitched"
+        for call, shape in gains
+    )
+    return counted(
+        len(gains),
+        len(found),
+        f"Of {count(len(found), 'product')} whose rows begin at an even number of "
+        f"elements and not at a multiple of 8, copies take up to {close_ratio(most)} "
+        f"the time of such loads, for {CALL_LABELS[call]} at {shape_label(shape)}. "
+        f"Counting what is within {MARGIN} as even, {len(gains)} gain and {losses} "
+        f"lose; the plan chose the loads for {chosen} of those that gain.",
+    )
+
+
+@ladder(
     "odd-sizes-keep-up",
     "What descriptors cannot take as it lies is as fast as the vendor library's, in "
     "the geometric mean.",
@@ -452,7 +480,7 @@ def odd_sizes_keep_up(m: Evidence) -> Verdict:
         raise NotMeasured("sizes of one kind alone were measured")
     pointed = sum(
         m.point(m.measured.further(shape, call, "fast")).configuration.kernel
-        == "grouped"
+        in BY_POINTERS
         for call, shape in odd
     )
     ways = [
