@@ -29,7 +29,7 @@ from pydantic import (
     model_validator,
 )
 
-from kernels.plan import Device, FastKernel, Mode, Op, Reduction
+from kernels.plan import Copied, Device, FastKernel, Mode, Op, Reduction
 
 SCHEMA_VERSION = 3
 
@@ -45,12 +45,14 @@ Implementation = Literal[
     "specialized",
     "pitched",
     "copied",
+    "aligned",
     "fast",
     "deterministic",
 ]
 """The vendor library's, the lesson's, the rungs of the ladder from there on, the
 persistent one as it was tried with specialised warps, the best through pointers and
-the best of copies where both serve, and what the public functions run: "fast" by
+the best of copies where both serve, the one planned as if all rows began at whole
+lines of L2 where that is another, and what the public functions run: "fast" by
 default, "deterministic" where asked for."""
 Kernel = Literal["forward", "dx", "dw", "reduce", "fast"]
 TrainingWay = Literal["vendor", "atomic", "deterministic", "main_grad"]
@@ -120,12 +122,14 @@ class Configuration(Model):
 class FastConfiguration(Configuration):
     """What a fast kernel was launched with.
 
-    programs: of the whole launch. parts: in how many a tile is stored.
+    programs: of the whole launch. parts: in how many a tile is stored. copied: the
+    operands that were copied first; None where that was not written down yet.
     """
 
     kernel: FastKernel
     programs: Size
     parts: Size
+    copied: Copied | None = None
 
 
 def _launched(configuration) -> str:

@@ -16,6 +16,14 @@ FastKernel = Literal[
 ]
 # Those that take operands through pointers, as they lie.
 BY_POINTERS = ("grouped", "pitched")
+# Which operands are copied first: whether left is, and right.
+Copied = Literal["neither", "left", "right", "both"]
+COPIED: dict[Copied, tuple[bool, bool]] = {
+    "neither": (False, False),
+    "left": (True, False),
+    "right": (False, True),
+    "both": (True, True),
+}
 # The ladder from the lesson's kernels to the fastest, see `rung_plan`.
 RUNGS = ("grouped", "tiles", "descriptor", "persistent", "split", "stream_k")
 
@@ -358,53 +366,77 @@ SHARED_TILES = (
     Candidate(128, 128, 64, 8, 4, 2, 0.360, 0.360, 2.83, 0.511, 7.42),
 )
 # Through pointers, with one or several owners a tile, their block_time and full_time
-# for the products alone: loads take longer, if they are narrow.
+# for the products alone: the loads come on top.
 PITCHED_TILES = (
-    Candidate(256, 128, 64, 8, 3, 1, 0.687, 0.722, 4.2),
-    Candidate(128, 256, 64, 8, 3, 1, 0.632, 0.701, 4.2),
-    Candidate(128, 128, 64, 8, 3, 1, 0.388, 0.381, 2.1),
-    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.347, 1.6),
-    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.276, 1.6),
+    Candidate(256, 128, 64, 8, 3, 1, 0.687, 0.722, 7.97),
+    Candidate(128, 256, 64, 8, 3, 1, 0.632, 0.701, 5.86),
+    Candidate(128, 128, 64, 8, 3, 1, 0.388, 0.381, 4.68),
+    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.253, 3.97),
+    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.250, 3.54),
+    Candidate(64, 64, 64, 4, 5, 1, 0.200, 0.150, 2.88),
 )
-# Of one load of a thread, where all of an SM do nothing else.
-LOAD_TIME = 0.000176
+# Of one load of a thread.
+LOAD_TIME = 0.00011
 # L2 keeps lines of so many bytes, in sectors.
 LINE_BYTES = 128
 SECTOR_BYTES = 32
-# Of the time of a product, what an operand adds whose rows begin inside of a sector;
-# rows that begin elsewhere inside of a line add too little to pay for a copy.
-BROKEN_SECTORS = 0.2
-# Products of a microsecond, where all SMs multiply; and what a copy's launch takes.
-PRODUCTS_PER_TIME = 3.2e8
-COPY_TIME = 4.5
+# Of so much of a row as fills a line, on its way from L2 to an SM where all SMs ask
+# for some, by the multiples of bytes at which rows begin.
+LINE_TIMES = {128: 0.00117, 64: 0.0018, 32: 0.00185, 16: 0.0023}
+# Of a copy's launch, and bytes that a microsecond of it reads or writes.
+COPY_TIME = 2.7
+COPIED_PER_TIME = 2.9e6
 
 
 @dataclass(frozen=True)
 class Layout:
     """How the tensors of a product lie in memory, as far as its plan depends on it.
 
-    descriptors: whether the copy engine can take them, or copies of them. copies,
-    copied_bytes: how many are copied for it, and what is read and written for that.
-    widths: elements of left and right that a load through a pointer takes at once; 0
-    where a tensor, out among them, has no elements that are adjacent.
+    descriptors: whether the copy engine can take them, or copies of them. steps: the
+    part of a line of L2, in bytes, at whose multiples the rows of left and of right
+    begin; 0 where it cannot take them, and they are copied. out_fits: whether it can
+    write out. widths: elements of left and right that a load through a pointer takes
+    at once; 0 where a tensor, out among them, has no elements that are adjacent.
     """
 
     descriptors: bool = True
-    copies: int = 0
-    copied_bytes: int = 0
+    steps: tuple[int, int] = (LINE_BYTES, LINE_BYTES)
+    out_fits: bool = True
     widths: tuple[int, int] = (0, 0)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the copy engine takes every tensor as it is."""
+        return self.out_fits and 0 not in self.steps
 
     @property
     def wide(self) -> bool:
         """Whether pointers load several elements of either operand at once."""
         return min(self.widths) > 1
 
+    @property
+    def copies(self) -> list[Copied]:
+        """The choices of operands to copy: those that must be, and that may pay.
+
+        It may where rows begin inside of a sector; rows that begin at another sector
+        of a line have only small tiles to avoid.
+        """
+        return [
+            name
+            for name, copied in COPIED.items()
+            if all(
+                (step == 0) <= one <= (step < SECTOR_BYTES)
+                for one, step in zip(copied, self.steps, strict=True)
+            )
+        ]
+
 
 @dataclass(frozen=True)
 class FastPlan:
     """One launch of a fast kernel; see `kernels.fast.ops.multiply`.
 
-    programs: of the whole launch. parts: in how many a tile is stored.
+    programs: of the whole launch. parts: in how many a tile is stored. copied: the
+    operands that are copied first, to rows of whole lines of L2.
     """
 
     op: Op
@@ -415,6 +447,7 @@ class FastPlan:
     parts: int = 1
     split_t: int = 1
     reduction: Reduction = "none"
+    copied: Copied = "neither"
 
 
 def product_sizes(op: Op, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -464,7 +497,10 @@ def fast_time(
     time = LAUNCH_TIME + max(longest, spread / sm_count, copied)
     if p.reduction == "workspace":
         shared = slices * rows * columns * 4 + passes * out_bytes
-        time += SECOND_LAUNCH_TIME + shared / BYTES_PER_TIME + shares * SHARE_TIME
+        second, rate = SECOND_LAUNCH_TIME, BYTES_PER_TIME
+        if p.kernel in BY_POINTERS:
+            second, rate = COPY_TIME, COPIED_PER_TIME  # it does not begin early
+        time += second + shared / rate + shares * SHARE_TIME
     elif p.reduction == "atomic" and mode == "overwrite":
         time += CLEARING_TIME
     return time
@@ -503,16 +539,6 @@ def stored_bytes(op: Op, kernel: FastKernel, out_itemsize: int) -> int:
     if op == "dw":
         return 4
     return {"split": 4, "stream_k": 4 + out_itemsize}.get(kernel, out_itemsize)
-
-
-def pays_to_pad(pitch_bytes: int, elements: int, uses: int) -> bool:
-    """Whether an operand of 16 bits is better copied to rows of whole lines of L2.
-
-    pitch_bytes: from one row to the next. uses: of each element in the product.
-    """
-    lost = BROKEN_SECTORS * elements * uses / PRODUCTS_PER_TIME
-    copy = COPY_TIME + 2 * 2 * elements / BYTES_PER_TIME
-    return pitch_bytes % SECTOR_BYTES > 0 and lost > copy
 
 
 def has_descriptors(device: Device) -> bool:
@@ -589,36 +615,73 @@ def ranked_plans(
     if itemsize != 2 or 0 in shape or not has_descriptors(device):
         return []
     out_itemsize = out_itemsize or (4 if op == "dw" else itemsize)
+    sizes = itemsize, out_itemsize
     found = []
-    for kernel, c in _candidates(op, layout):
-        num_stages, resident = _fitted(kernel, op, c, itemsize, out_itemsize, device)
+    for copied, kernel, c in _candidates(layout, op):
+        num_stages, resident = _fitted(kernel, op, c, *sizes, device)
         if not resident:
             continue
-        copies, copied = layout.copies, layout.copied_bytes
-        if kernel == "pitched":
-            copies = copied = 0
-        copying = copies * COPY_TIME + copied / BYTES_PER_TIME
+        launches, copying = 0, 0.0
+        if kernel != "pitched":
+            launches, copying = _copying(layout, copied, op, shape, mode, *sizes)
         for p in _fast_plans(kernel, op, shape, c, num_stages, resident, device):
             if reduction is None or p.reduction in (reduction, "none"):
-                sizes = itemsize, out_itemsize
+                p = p if copied == "neither" else replace(p, copied=copied)
                 time = fast_time(p, c, shape, mode, *sizes, device, resident) + copying
-                found.append((_in_a_row(time, p, mode, copies), time, p))
+                found.append((_in_a_row(time, p, mode, launches), time, p))
     return [(time, p) for _, time, p in sorted(found, key=lambda timed: timed[:2])]
 
 
-def _candidates(op: Op, layout: Layout):
-    """(kernel, candidate), the simplest first, as a layout allows them."""
-    if layout.descriptors:
+def _candidates(layout: Layout, op: Op):
+    """(copied, kernel, candidate), the simplest first, as a layout allows them.
+
+    The candidates' blocks take as long as their loads, where those take longer.
+    """
+    for copied in layout.copies if layout.descriptors else ():
+        steps = [
+            LINE_BYTES if one else step
+            for one, step in zip(COPIED[copied], layout.steps, strict=True)
+        ]
         if op != "dw":
-            yield from (("persistent", c) for c in WHOLE_TILES)
-        yield from (("split", c) for c in SPLIT_TILES)
-        yield from (("stream_k", c) for c in SHARED_TILES)
-    if layout.wide and layout.copies:
+            for c in WHOLE_TILES:
+                yield copied, "persistent", _loading(c, *steps)
+        for c in SPLIT_TILES:
+            yield copied, "split", _loading(c, *steps)
+        for c in SHARED_TILES:
+            yield copied, "stream_k", _loading(c, *steps)
+    if layout.wide and not layout.fits:
+        left, right = layout.widths
         for c in PITCHED_TILES:
-            left, right = layout.widths
             loading = c.depth * (c.rows / left + c.columns / right) * LOAD_TIME
-            times = max(c.block_time, loading), max(c.full_time, loading)
-            yield "pitched", replace(c, block_time=times[0], full_time=times[1])
+            times = c.block_time + loading, c.full_time + loading
+            c = replace(c, block_time=times[0], full_time=times[1])
+            yield "neither", "pitched", c
+
+
+def _loading(c: Candidate, left_step: int, right_step: int) -> Candidate:
+    """A candidate of 16-bit operands whose rows begin at multiples of such steps."""
+    lines = c.depth * 2 / LINE_BYTES
+    loading = c.rows * LINE_TIMES[left_step] + c.columns * LINE_TIMES[right_step]
+    loading *= lines
+    if loading <= min(c.block_time, c.full_time):
+        return c
+    return replace(
+        c,
+        block_time=max(c.block_time, loading),
+        full_time=max(c.full_time, loading),
+        shared_time=max(c.shared_time, loading),
+    )
+
+
+def _copying(layout, copied, op, shape, mode, itemsize, out_itemsize):
+    """(launches, microseconds) of the copies of a product."""
+    rows, columns, depth = product_sizes(op, shape)
+    sizes = rows * depth * itemsize, depth * columns * itemsize
+    moved = [2 * size for size, one in zip(sizes, COPIED[copied], strict=True) if one]
+    if not layout.out_fits:
+        passes = 3 if mode == "accumulate" else 2
+        moved.append(passes * rows * columns * out_itemsize)
+    return len(moved), len(moved) * COPY_TIME + sum(moved) / COPIED_PER_TIME
 
 
 def _in_a_row(time: float, p: FastPlan, mode: Mode, copies: int) -> float:

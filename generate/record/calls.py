@@ -277,5 +277,9 @@ def configuration(plan: Plan | FastPlan) -> Configuration:
     if isinstance(plan, Plan):
         return Configuration(**fields)
     return FastConfiguration(
-        **fields, kernel=plan.kernel, programs=plan.programs, parts=plan.parts
+        **fields,
+        kernel=plan.kernel,
+        programs=plan.programs,
+        parts=plan.parts,
+        copied=plan.copied,
     )

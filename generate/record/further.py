@@ -2,6 +2,8 @@
 
 Where rows begin at places that pointers can load several elements from, but no
 descriptor, the best plan of either way is run beside what the plan chose of them.
+Where descriptors serve, but rows begin inside of lines of L2, so is the launch that is
+planned without regard to that.
 """
 
 import torch
@@ -12,7 +14,7 @@ from generate.record.gemms import compare
 from generate.schema import Further
 from generate.shapes import FURTHER_SHAPES
 from kernels.fast.ops import question
-from kernels.plan import FastPlan, ranked_plans
+from kernels.plan import DENSE, FastPlan, fast_plan, ranked_plans
 
 SAMPLES = 20
 IMPLEMENTATIONS = ("vendor", "fast")
@@ -35,21 +37,24 @@ def record(context: Context) -> Further:
                 op,
                 mode,
                 IMPLEMENTATIONS,
-                two_ways(operands, op, mode),
+                other_ways(operands, op, mode),
                 samples=SAMPLES,
             )
             context.advance()
     return Further(section="further", **context.header, points=tuple(points))
 
 
-def two_ways(operands: Operands, op: str, mode: str) -> dict[str, FastPlan]:
-    """The best plan through pointers and the best with copies, if there are both."""
+def other_ways(operands: Operands, op: str, mode: str) -> dict[str, FastPlan]:
+    """The plans beside the chosen one that a recording has, by implementation."""
     try:
         tensors, options = operands.arguments(op, mode)
     except Exception:  # What cannot be made is found out, and said, by each call.
         return {}
     asked = question(op, *tensors, options.get("out"), mode, None)
     plans = [plan for _, plan in ranked_plans(**asked)]
+    if asked["layout"].fits:
+        aligned = fast_plan(**asked | {"layout": DENSE})
+        return {} if aligned in plans[:1] else {"aligned": aligned}
     pitched = [plan for plan in plans if plan.kernel == "pitched"]
     copied = [plan for plan in plans if plan.kernel != "pitched"]
     return {"pitched": pitched[0], "copied": copied[0]} if pitched and copied else {}

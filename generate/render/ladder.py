@@ -10,6 +10,7 @@ from generate.render.formats import count, shape_key, shape_label
 from generate.render.measured import (
     CALL_LABELS,
     CALLS,
+    ITEMSIZE,
     Measurements,
     Missing,
 )
@@ -22,7 +23,14 @@ from generate.shapes import (
     TRIED_SHAPES,
     Shape,
 )
-from kernels.plan import RUNGS, Tile, contracted_blocks, output_axes, output_tiles
+from kernels.plan import (
+    LINE_BYTES,
+    RUNGS,
+    Tile,
+    contracted_blocks,
+    output_axes,
+    output_tiles,
+)
 
 # What the public functions run, by call; dW has a deterministic form of its own.
 PUBLIC = {
@@ -100,6 +108,12 @@ def described(shape: Shape) -> bool:
 def evened(shape: Shape) -> bool:
     """Whether loads through pointers take several elements where descriptors do not."""
     return shape[1] % 2 == shape[2] % 2 == 0 and not described(shape)
+
+
+def broken(shape: Shape) -> bool:
+    """Whether rows of such plain matrices begin inside of lines of L2."""
+    lines = LINE_BYTES // ITEMSIZE
+    return described(shape) and (shape[1] % lines or shape[2] % lines) != 0
 
 
 def _over(numerator: Fact, denominator: Fact, note: str) -> Fact:
@@ -201,6 +215,11 @@ def _further(measured: Measurements) -> Facts:
                 )
                 found[f"further.{shape_key(shape)}.{call}.pitched.over_copied"] = _over(
                     copied, pitched, "time with copies / time through pointers"
+                )
+            if broken(shape):
+                aligned = duration(measured.further(shape, call, "aligned"))
+                found[f"further.{shape_key(shape)}.{call}.over_aligned"] = _over(
+                    aligned, ours, "time planned for whole lines / our time"
                 )
         mean, worst = _mean_and_worst(ratios, "vendor time / our time")
         found[f"further.geomean.{call}"], found[f"further.worst.{call}"] = mean, worst

@@ -4,7 +4,8 @@ Nothing here chooses a launch. It asks `kernels.plan` what it chooses today, and
 up in a recording what that choice took.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from generate.render.fact import Fact, Facts, duration, missing, times
 from generate.render.formats import (
@@ -27,11 +28,13 @@ from generate.render.tables import Cell, Head, Table
 from generate.schema import FastConfiguration, GemmPoint, SplitPoint, geometric_mean
 from generate.shapes import LADDER_SHAPES, STARVED, Shape
 from kernels.plan import (
+    LINE_BYTES,
     LONE_PROGRAM_TIME,
     PROGRAM_OVERHEAD_BLOCKS,
     RUNGS,
     Device,
     FastPlan,
+    Layout,
     Tile,
     cdiv,
     contracted_blocks,
@@ -295,11 +298,33 @@ def predicted_us(point: GemmPoint, device: Device) -> float | Missing:
     launch = made.programs, made.parts, made.split_t, made.reduction
     launched = FastPlan(point.op, made.kernel, tile, tiles, *launch)
     for time, p in ranked_plans(
-        point.op, point.shape, ITEMSIZE, device, mode=point.mode
+        point.op,
+        point.shape,
+        ITEMSIZE,
+        device,
+        mode=point.mode,
+        layout=plain_layout(point.op, point.shape),
     ):
-        if p == launched:
+        # Older recordings do not say what was copied: then it is what is today.
+        if p == replace(launched, copied=made.copied or p.copied):
             return time
     return Missing("it is not among the launches that are planned today")
+
+
+def plain_layout(op: str, shape: Shape) -> Layout:
+    """Of contiguous matrices of 16 bits, and dW of fp32, as all recordings have them.
+
+    What `kernels.fast.ops.question` finds of such tensors, for a site without torch.
+    """
+    _, k, n = shape
+    pitches = {"forward": (k, n), "dx": (n, n), "dw": (k, n)}[op]
+    out_pitch = {"forward": 2 * n, "dx": 2 * k, "dw": 4 * n}[op]
+    bytes_apart = [ITEMSIZE * pitch for pitch in pitches]
+    return Layout(
+        steps=tuple(0 if b % 16 else math.gcd(b, LINE_BYTES) for b in bytes_apart),
+        out_fits=out_pitch % 16 == 0,
+        widths=tuple(math.gcd(pitch, 8) for pitch in pitches),
+    )
 
 
 def _predicted(measured: Measurements, section: str) -> Facts:

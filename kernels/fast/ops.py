@@ -12,6 +12,7 @@ them and launches.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 import triton
@@ -31,8 +32,10 @@ from kernels.fast.stream_k import stream_k_kernel
 from kernels.fast.zero import zero_kernel
 from kernels.plan import (
     BY_POINTERS,
+    COPIED,
     GROUP,
     LINE_BYTES,
+    FastKernel,
     FastPlan,
     Layout,
     Mode,
@@ -44,16 +47,16 @@ from kernels.plan import (
     fast_shared_memory_bytes,
     has_descriptors,
     output_tiles,
-    pays_to_pad,
     product_sizes,
     shared_memory_bytes,
     stored_bytes,
 )
 
 OPERANDS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
-# Rows of a tile that one program clears, and elements of which one sums the shares.
+# Rows of a tile that one program clears, and elements of which one sums the shares;
+# words that one program pads with, and elements that one copies.
 STRIP, SUMMED = 16, 1024
-PAD_BLOCK, COPY_BLOCK = (8, 128), (4, 256)
+PADDED, COPY_BLOCK = 1024, (4, 256)
 # Of prepared launches that are kept; then they are forgotten all at once.
 KEPT = 4096
 # Elements of 16 bits that one instruction loads, at most.
@@ -256,7 +259,6 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
     strides = (shape[1], 1)
     if out is not None:
         dtype, strides = out.dtype, out.stride()
-    fits = _fits(op, a, b, out)
     asked = question(op, a, b, out, mode, reduction)
     if plan is None:
         found = tuned.find(asked, a, b, dtype, strides)
@@ -275,10 +277,14 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
         run = _grouped(*launch)
     elif plan.kernel == "pitched":
         run = _pitched(*launch, _begins(out))
-    elif all(fits):
-        run = _by_descriptors(*launch, early)
     else:
-        run = _padded(fits, *launch, early)
+        copied = (*COPIED[plan.copied], False)
+        fits = _fits(op, a, b, out)
+        taken = [fit and not one for fit, one in zip(fits, copied, strict=True)]
+        if all(taken):
+            run = _by_descriptors(*launch, early)
+        else:
+            run = _padded(taken, *launch, early)
     return Prepared(
         run=run,
         plan=plan,
@@ -292,34 +298,26 @@ def _prepare(op, a, b, out, mode, reduction, plan) -> Prepared:
 
 
 def _fits(op, a, b, out) -> tuple[bool, bool, bool]:
-    """Whether descriptors take a, b and out as they are, and lose no time by it."""
-    rows, columns = _product_shape(op, a, b)
+    """Whether descriptors take a, b and out as they are."""
     if out is None:
         # A new tensor begins well; only its pitch is to be looked at.
+        columns = _product_shape(op, a, b)[1]
         out_fits = columns * (4 if op == "dw" else a.itemsize) % 16 == 0
     else:
         out_fits = descriptor_fits(out, written=True)
-    return _fits_well(a, columns), _fits_well(b, rows), out_fits
-
-
-def _fits_well(operand: torch.Tensor, uses: int) -> bool:
-    pitch = max(operand.stride()) * operand.itemsize
-    size = operand.numel()
-    return descriptor_fits(operand) and not pays_to_pad(pitch, size, uses)
+    return descriptor_fits(a), descriptor_fits(b), out_fits
 
 
 def question(op, a, b, out, mode, reduction) -> dict:
     """What `fast_plan` and `ranked_plans` are asked of a product into out or, if None,
     a new tensor."""
     on_cpu = a.device.type == "cpu"
-    rows, columns = _product_shape(op, a, b)
+    columns = _product_shape(op, a, b)[1]
     itemsize = 4 if op == "dw" else a.itemsize
     strides = (columns, 1)
     if out is not None:
         itemsize, strides = out.itemsize, out.stride()
-    fits = _fits(op, a, b, out)
-    passes = 3 if mode == "accumulate" else 2
-    moved = 2 * a.nbytes, 2 * b.nbytes, passes * rows * columns * itemsize
+    *operands_fit, out_fits = _fits(op, a, b, out)
     left, right = _factors(op, a, b)
     return {
         "op": op,
@@ -331,11 +329,12 @@ def question(op, a, b, out, mode, reduction) -> dict:
         "reduction": reduction,
         "layout": Layout(
             # Sizes alone cannot be mended by a copy.
-            descriptors=all(fits) or max(_sizes(op, a, b)) <= LARGEST,
-            copies=fits.count(False),
-            copied_bytes=sum(
-                size for size, fit in zip(moved, fits, strict=True) if not fit
+            descriptors=max(_sizes(op, a, b)) <= LARGEST,
+            steps=tuple(
+                math.gcd(max(one.stride()) * one.itemsize, LINE_BYTES) if fit else 0
+                for one, fit in zip((a, b), operands_fit, strict=True)
             ),
+            out_fits=out_fits,
             widths=_widths(left, right, _units(left, right, strides, _begins(out))),
         ),
     }
@@ -393,6 +392,8 @@ def _factors(op, a, b) -> tuple[torch.Tensor, torch.Tensor]:
 def _check_plan(plan: FastPlan, asked: dict) -> None:
     if not isinstance(plan, FastPlan):
         raise TypeError(f"plan must be a FastPlan, got {type(plan).__name__}")
+    host.check_choice("plan.kernel", plan.kernel, get_args(FastKernel))
+    host.check_choice("plan.copied", plan.copied, tuple(COPIED))
     op, shape, device = asked["op"], asked["shape"], asked["device"]
     layout = asked["layout"]
     if plan.op != op or plan.tiles != output_tiles(op, shape, plan.tile):
@@ -564,12 +565,12 @@ def _launcher(kernel, grid, numbers, constants) -> Callable[..., None]:
     return launch
 
 
-def _padded(fits, plan, a, b, shape, strides, accumulate, precision, early):
-    """A launch by descriptors, with copies for those that they cannot take as it is.
+def _padded(taken, plan, a, b, shape, strides, accumulate, precision, early):
+    """A launch by descriptors, with copies of what they do not take as it is.
 
-    fits: whether they can take a, b and out.
+    taken: whether they take a, b and out.
     """
-    a_fits, b_fits, out_fits = fits
+    a_fits, b_fits, out_fits = taken
     if not a_fits:
         a = _roomy(a.shape, a.stride(), a.dtype)
     if not b_fits:
@@ -616,16 +617,19 @@ def _copied(tensor: torch.Tensor, strides: tuple[int, int]) -> torch.Tensor:
     if tensor.itemsize != 2 or not adjacent:
         _copy(source, target)
         return made
-    blocks = cdiv(rows, PAD_BLOCK[0]) * cdiv(cdiv(columns, 4), PAD_BLOCK[1])
-    pad_kernel[(blocks,)](
+    words = cdiv(columns, 4)
+    # Rows of few words leave no threads idle.
+    block_words = min(max(triton.next_power_of_2(words), 32), 128)
+    block_rows = PADDED // block_words
+    pad_kernel[(cdiv(rows, block_rows) * cdiv(words, block_words),)](
         source,
         target,
         rows,
         columns,
         source.stride(0),
         target.stride(0),
-        BLOCK_ROWS=PAD_BLOCK[0],
-        BLOCK_WORDS=PAD_BLOCK[1],
+        BLOCK_ROWS=block_rows,
+        BLOCK_WORDS=block_words,
     )
     return made
 

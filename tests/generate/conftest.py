@@ -15,7 +15,8 @@ import pytest
 
 from generate.digest import kernels_digest, layers_digest, traps_digest
 from generate.render import render
-from generate.render.ladder import evened
+from generate.render.ladder import broken, evened
+from generate.render.planning import plain_layout
 from generate.schema import (
     SANITIZER_TOOLS,
     Accumulation,
@@ -244,12 +245,21 @@ class Maker:
         points = []
         for shape in shapes:
             for op, mode in CALLS:
-                chosen = fast_plan(op, shape, 2, self.gpu.device, mode=mode)
+                chosen = fast_plan(
+                    op,
+                    shape,
+                    2,
+                    self.gpu.device,
+                    mode=mode,
+                    layout=plain_layout(op, shape),
+                )
                 made = fast_configuration(chosen)
                 rows = [("vendor", None, 1.0), ("fast", made, 1.02)]
                 if evened(shape):
                     loads = made.model_copy(update={"kernel": "pitched"})
                     rows += [("pitched", loads, 1.02), ("copied", made, 1.4)]
+                if broken(shape):
+                    rows += [("aligned", made, 1.3)]
                 for name, made, factor in rows:
                     timed = measured(ideal_ms(shape) * factor)
                     points.append(self._gemm(shape, op, mode, name, made, timed))
@@ -773,6 +783,7 @@ def fast_configuration(chosen: FastPlan) -> FastConfiguration:
         kernel=chosen.kernel,
         programs=chosen.programs,
         parts=chosen.parts,
+        copied=chosen.copied,
     )
 
 

@@ -334,6 +334,7 @@ def test_the_slowest_are_the_slowest(whole):
             2,
             lambda p: p.implementation == "pitched",
         ),
+        ("lines-are-counted", "further", 0.5, lambda p: p.implementation == "aligned"),
         (
             "odd-sizes-keep-up",
             "further",
@@ -364,9 +365,10 @@ def test_odd_sizes_say_how_they_were_loaded(whole, grouped, said):
     """As the recorded launches have it, in recordings of pointers and of copies."""
 
     def loaded(p):
-        if p.implementation != "fast" or described(p.shape) or not grouped(p):
+        if p.implementation != "fast" or described(p.shape):
             return p
-        made = p.configuration.model_copy(update={"kernel": "grouped"})
+        kernel = "grouped" if grouped(p) else "persistent"
+        made = p.configuration.model_copy(update={"kernel": kernel})
         return p.model_copy(update={"configuration": made})
 
     points = tuple(map(loaded, whole.further.points))

@@ -4,6 +4,9 @@ import json
 import shutil
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from generate.render import RenderError, planning
 from generate.render.charts import BUILDERS, Chart, charts
@@ -27,6 +30,7 @@ from generate.shapes import (
     SPLIT_FACTORS,
     SPLIT_SHAPES,
 )
+from kernels.fast.ops import question
 from kernels.plan import RUNGS, fast_plan, ranked_plans, split_time
 from tests.generate.conftest import ROOT, Maker, SiteRoot, measured, skipped
 
@@ -160,9 +164,27 @@ def test_a_prediction_is_what_the_plan_chose_by(found: Measurements):
         ]
         for p in products:
             op, mode = CALLS[p.call]
-            ranked = ranked_plans(op, p.shape, 2, found.gpu.device, mode=mode)
+            layout = planning.plain_layout(op, p.shape)
+            ranked = ranked_plans(
+                op, p.shape, 2, found.gpu.device, mode=mode, layout=layout
+            )
             assert p.predicted_us == ranked[0][0]
             assert p.over == pytest.approx(1000 * p.point.time_ms / ranked[0][0])
+
+
+@given(
+    op=st.sampled_from(("forward", "dx", "dw")),
+    shape=st.tuples(*[st.integers(1, 300)] * 3),
+)
+def test_layouts_of_recorded_products(op, shape):
+    """The site works out of the shape alone what the host side finds of tensors."""
+    t, k, n = shape
+    x, w, dy = (
+        torch.empty(size, dtype=torch.bfloat16) for size in ((t, k), (k, n), (t, n))
+    )
+    a, b = {"forward": (x, w), "dx": (dy, w), "dw": (x, dy)}[op]
+    asked = question(op, a, b, None, "overwrite", None)
+    assert planning.plain_layout(op, shape) == asked["layout"]
 
 
 @pytest.mark.parametrize(
@@ -395,7 +417,7 @@ def test_the_page_shows_both_charts_tables_and_the_source(site: SiteRoot):
     for name in ("plan-rules", "plan-waves"):
         assert f'data-table="{name}"' in text
     source = (site.root / "kernels" / "plan.py").read_text("utf-8")
-    for name in ("split_time", "fast_time"):
+    for name in ("split_time", "fast_time", "_loading"):
         listing = text.split(f"def {name}(")[1].split("\n````")[0]
         assert f"def {name}({listing}\n" in source
     assert "not measured" not in text

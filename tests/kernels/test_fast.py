@@ -28,6 +28,9 @@ from kernels import host, ops
 from kernels.fast import ops as fast
 from kernels.fast.ops import descriptor_fits, multiply
 from kernels.plan import (
+    COPIED,
+    COPY_TIME,
+    DENSE,
     HOST_TIME,
     FastKernel,
     FastPlan,
@@ -159,7 +162,7 @@ def tile_blocks(tile) -> tuple[int, int, int]:
     return tile.block_t, tile.block_k, tile.block_n
 
 
-def planned(op, form, shape, tile=None, programs=5) -> FastPlan:
+def planned(op, form, shape, tile=None, programs=5, copied="neither") -> FastPlan:
     """A plan of several tiles and blocks at small sizes; on a GPU, one tile for all.
 
     A compilation there takes a second, a block in the interpreter some milliseconds.
@@ -167,7 +170,8 @@ def planned(op, form, shape, tile=None, programs=5) -> FastPlan:
     kernel, reduction, split_t, parts = form
     tile = tile or tile_of(op, 64, 64 if INTERPRETED else 32, 64, num_stages=3)
     tiles = output_tiles(op, shape, tile)
-    return FastPlan(op, kernel, tile, tiles, programs, parts, split_t, reduction)
+    launch = programs, parts, split_t, reduction, copied
+    return FastPlan(op, kernel, tile, tiles, *launch)
 
 
 def check(op, shape, dtype, form, *, mode="overwrite", layouts=None, **choices):
@@ -322,12 +326,9 @@ def test_gradient_that_descriptors_do_not_fit(form, mode):
 def test_copied_where_it_pays(op, position, monkeypatch):
     """An operand that fits is copied too, if the plan says so, and that one alone."""
     copied, shape = [], SHAPES[op]
-    rows, columns, _ = product_sizes(op, shape)
-    paying = (columns, rows)[position]
-    monkeypatch.setattr(fast, "pays_to_pad", lambda *given: given[-1] == paying)
     copy = fast._copied
     monkeypatch.setattr(fast, "_copied", lambda *a: copied.append(a[0]) or copy(*a))
-    check(op, shape, DTYPES[0], PERSISTENT)
+    check(op, shape, DTYPES[0], PERSISTENT, copied=("left", "right")[position])
     assert [tuple(tensor.shape) for tensor in copied] == [shapes(op, shape)[position]]
 
 
@@ -874,22 +875,97 @@ def test_deterministic_plans_add_in_no_order_of_arrival(shape, mode):
     assert p.reduction == "workspace" or p.split_t == 1
 
 
+steps = st.tuples(*[st.sampled_from((0, 16, 32, 64, 128))] * 2)
+some_shape = st.tuples(
+    st.integers(1, 2**17), st.integers(1, 4096), st.integers(1, 4096)
+)
+
+
 @given(
     op=st.sampled_from(OPS),
-    shape=st.tuples(st.integers(1, 2**17), st.integers(1, 4096), st.integers(1, 4096)),
-    copies=st.integers(0, 3),
+    shape=some_shape,
+    steps=steps,
+    out_fits=st.booleans(),
     widths=st.tuples(*[st.sampled_from((1, 2, 4, 8))] * 2),
 )
-def test_narrow_loads_take_the_place_of_copies(op, shape, copies, widths):
-    """They are planned where they end before copies and what multiplies those."""
-    layout = Layout(True, copies, 2**20 * copies, widths)
+def test_narrow_loads_take_the_place_of_copies(op, shape, steps, out_fits, widths):
+    """They are planned where there would be copies, and make none themselves."""
+    layout = Layout(True, steps, out_fits, widths)
     ranked = ranked_plans(op, shape, 2, H200, layout=layout)
-    copied = ranked_plans(op, shape, 2, H200)
     narrow = [p for _, p in ranked if p.kernel == "pitched"]
-    assert bool(narrow) == (copies > 0 and min(widths) > 1)
-    assert len(ranked) == len(narrow) + len(copied)
-    if ranked[0][1].kernel == "pitched":
-        assert max(ranked[0][0], HOST_TIME) <= copied[0][0] + 2**20 * copies
+    copied = [p for _, p in ranked if p.kernel != "pitched"]
+    alone = replace(layout, widths=(0, 0))
+    assert bool(narrow) == (not (out_fits and all(steps)) and min(widths) > 1)
+    assert all(p.copied == "neither" for p in narrow)
+    assert copied == [p for _, p in ranked_plans(op, shape, 2, H200, layout=alone)]
+
+
+@given(op=st.sampled_from(OPS), shape=some_shape, steps=steps)
+def test_what_is_copied(op, shape, steps):
+    """What descriptors cannot take, and of the rest what begins inside of sectors."""
+    chosen = set()
+    for _, p in ranked_plans(op, shape, 2, H200, layout=Layout(steps=steps)):
+        chosen.add(p.copied)
+        for copied, step in zip(COPIED[p.copied], steps, strict=True):
+            assert copied == (step == 0) or (copied and step == 16)
+    assert len(chosen) == 2 ** steps.count(16)
+
+
+@given(op=st.sampled_from(OPS), shape=some_shape, steps=steps, out_fits=st.booleans())
+def test_layouts_are_paid_for(op, shape, steps, out_fits):
+    """No launch ends sooner for rows inside of lines, and each copy takes its time."""
+
+    def times(layout):
+        ranked = ranked_plans(op, shape, 2, H200, layout=layout)
+        return {p: time for time, p in ranked}
+
+    well = times(DENSE)
+    for p, time in times(Layout(steps=steps, out_fits=out_fits)).items():
+        copies = sum(COPIED[p.copied]) + (not out_fits)
+        least = well[replace(p, copied="neither")] + copies * COPY_TIME
+        assert time > least if copies else time >= least
+
+
+def test_a_large_product_copies_its_small_operand_alone():
+    """As measured at (16384, 2056, 2056); a small product copies nothing."""
+    layout = Layout(steps=(16, 16))
+    p = fast_plan("forward", (16384, 2056, 2056), 2, H200, layout=layout)
+    assert p.copied == "right"
+    assert fast_plan("forward", (512, 264, 264), 2, H200, layout=layout).copied == (
+        "neither"
+    )
+
+
+def test_large_tiles_where_rows_begin_inside_of_lines():
+    """They ask for fewer lines a product, as measured at (16384, 2080, 2080)."""
+    layout = Layout(steps=(64, 64))
+    p = fast_plan("forward", (16384, 2080, 2080), 2, H200, layout=layout)
+    assert p.tile.block_t * p.tile.block_n == 128 * 256
+
+
+HALF = functools.partial(torch.empty, dtype=torch.float16)
+
+
+@pytest.mark.parametrize(
+    "matrix, step",
+    (
+        (HALF(9, 64), 128),
+        (HALF(9, 96), 64),
+        (HALF(9, 80), 32),
+        (HALF(9, 72), 16),
+        (HALF(9, 36), 0),
+        (HALF(9, 128)[:, 64:], 128),
+        (HALF(9, 128)[:, 1:], 0),
+        (HALF(9, 64)[::3], 128),
+    ),
+    ids=lambda value: str(tuple(value.stride())) if hasattr(value, "stride") else "",
+)
+def test_steps_of_rows(matrix, step):
+    """The part of a line at whose multiples rows begin, lying either way; 0: none."""
+    for x in (matrix, matrix.T):
+        w = torch.empty(x.shape[1], 64, dtype=torch.float16)
+        asked = fast.question("forward", x, w, None, "overwrite", None)
+        assert asked["layout"].steps == (step, 128)
 
 
 @pytest.mark.parametrize("op", OPS)

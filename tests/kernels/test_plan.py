@@ -17,7 +17,6 @@ from kernels.plan import (
     occupancy,
     output_axes,
     output_tiles,
-    pays_to_pad,
     plan,
     resident_programs,
     shared_memory_bytes,
@@ -278,21 +277,3 @@ def test_empty_shapes_are_planned(op, shape):
     rows, columns = output_axes(op)
     assert (planned.tiles == 0) == (0 in (shape[rows], shape[columns]))
     assert planned.split_t == 1
-
-
-# Copies
-
-
-@given(
-    pitch=st.integers(1, 2**20),
-    elements=st.integers(1, 2**31),
-    uses=st.integers(1, 2**20),
-)
-def test_copies_pay_where_elements_are_used_often(pitch, elements, uses):
-    """Never rows of whole sectors, nor small operands; else from some use on."""
-    pays = pays_to_pad(pitch, elements, uses)
-    assert not (pays and pitch % 32 == 0)
-    assert not pays or pays_to_pad(pitch, elements, uses + 1)
-    assert pitch % 32 == 0 or pays_to_pad(pitch, elements, 2**40)
-    assert not pays_to_pad(pitch, elements, 1)
-    assert not pays_to_pad(pitch, 1, uses)

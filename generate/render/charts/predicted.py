@@ -191,8 +191,8 @@ def _caption(measured: Measurements, shown: list[Prediction]) -> str:
         "chosen for it: its time, predicted from the shape alone, and how many times "
         "as long the whole operation took. On the dashed line the two agree. Filled: "
         "the recorded shapes. Open: further shapes, drawn at random, which the "
-        "model was not fitted to. Copies that a product needs first are measured and "
-        "not predicted."
+        "model was not fitted to. Copies that a product needs first are part of both "
+        "times."
     ]
     for section, name in PREDICTED.items():
         over = [p.over for p in shown if p.section == section]

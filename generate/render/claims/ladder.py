@@ -22,6 +22,7 @@ from generate.render.formats import close_ratio, count, shape_key, shape_label
 from generate.render.ladder import (
     BELOW,
     RUNG_NAMES,
+    broken,
     described,
     evened,
     further_shapes,
@@ -463,6 +464,29 @@ def wide_loads_beat_copies(m: Evidence) -> Verdict:
         f"the time of such loads, for {CALL_LABELS[call]} at {shape_label(shape)}. "
         f"Counting what is within {MARGIN} as even, {len(gains)} gain and {losses} "
         f"lose; the plan chose the loads for {chosen} of those that gain.",
+    )
+
+
+@ladder(
+    "lines-are-counted",
+    "Where rows begin inside of lines of L2, a plan that knows it is faster than one "
+    "that does not.",
+)
+def lines_are_counted(m: Evidence) -> Verdict:
+    shapes = [shape for shape in further_shapes(m.measured) if broken(shape)]
+    found = products(m, "further.SHAPE.CALL.over_aligned", shapes)
+    gains = sum(longer(ratio, 1) for ratio in found.values())
+    losses = sum(longer(1, ratio) for ratio in found.values())
+    (call, shape), most = max(found.items(), key=lambda item: item[1])
+    return counted(
+        gains,
+        len(found),
+        f"At {count(len(found), 'product')} of the further shapes that makes another "
+        f"launch. Planned as if all rows began at whole lines they take "
+        f"{close_ratio(mean(found))} the time in the geometric mean, and up to "
+        f"{close_ratio(most)}, for {CALL_LABELS[call]} at {shape_label(shape)}. "
+        f"Counting what is within {MARGIN} as even, {gains} gain by it and {losses} "
+        "lose.",
     )
 
 
