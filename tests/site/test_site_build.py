@@ -38,17 +38,21 @@ class Page(HTMLParser):
         super().__init__()
         self.ids, self.links, self.parts, self.listings = set(), [], [], []
         self.chart_cells, self.other_text = set(), []
+        self.let_in = []
         self._open, self._cell = [], None
         self.feed(html)
 
     def inside(self, name: str) -> bool:
-        return any(name in classes for _, classes in self._open)
+        return any(name in classes for _, classes, _ in self._open)
 
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
         classes = (given.get("class") or "").split()
+        excluded = "data-search-exclude" in given
+        if tag in {outer for outer, _, out in self._open if out}:
+            self.let_in.append((tag, given))
         if tag not in VOID:
-            self._open.append((tag, classes))
+            self._open.append((tag, classes, excluded))
         if "id" in given:
             self.ids.add(given["id"])
         if tag == "a" and "href" in given:
@@ -73,7 +77,7 @@ class Page(HTMLParser):
                 pass
 
     def handle_data(self, data):
-        names = [name for name, _ in self._open]
+        names = [name for name, _, _ in self._open]
         if "code" in names and "pre" in names:
             self.listings[-1]["text"] += data
         if self._cell is not None:
@@ -294,6 +298,12 @@ def test_search_index_is_prose(site, parsed):
     assert not re.search(
         r"scatterlayer|js-plotly|hovertemplate|var\(--", "".join(text.values())
     )
+
+
+def test_what_search_leaves_out_is_left_out_whole(parsed):
+    """No element that is excluded from the search index has one of its own tag inside,
+    whose end would end the exclusion, too."""
+    assert not {page: found.let_in for page, found in parsed.items() if found.let_in}
 
 
 def test_source_pages_show_the_files(parsed):
