@@ -16,6 +16,7 @@ from generate.render.ladder import (
     BELOW,
     KERNEL_NAMES,
     RUNG_NAMES,
+    broken,
     described,
     further_shapes,
     ladder_shapes,
@@ -333,6 +334,12 @@ def test_the_slowest_are_the_slowest(whole):
             "further",
             2,
             lambda p: p.implementation == "pitched",
+        ),
+        (
+            "broken-rows-fall-behind",
+            "further",
+            2,
+            lambda p: p.implementation == "fast" and broken(p.shape),
         ),
         ("lines-are-counted", "further", 0.5, lambda p: p.implementation == "aligned"),
         (

@@ -526,6 +526,33 @@ def odd_sizes_keep_up(m: Evidence) -> Verdict:
     return fails(f"{words} That is {short_of(there, MEAN)} short of even.")
 
 
+@ladder(
+    "broken-rows-fall-behind",
+    "Where rows begin inside of lines of L2, products are further behind the vendor "
+    "library's than where they begin at whole ones.",
+)
+def broken_rows_fall_behind(m: Evidence) -> Verdict:
+    name = "further.SHAPE.CALL.over_vendor"
+    found = products(m, name, further_shapes(m.measured))
+    inside = {at: ratio for at, ratio in found.items() if broken(at[1])}
+    whole = {
+        at: ratio
+        for at, ratio in found.items()
+        if described(at[1]) and not broken(at[1])
+    }
+    if not inside or not whole:
+        raise NotMeasured("rows of one kind alone were measured")
+    behind = [at for at, ratio in found.items() if ratio < FURTHER_WORST]
+    words = (
+        f"Vendor time over ours is {close_ratio(mean(whole))} in the geometric mean of "
+        f"{count(len(whole), 'further product')} whose rows begin at whole lines, and "
+        f"{close_ratio(mean(inside))} of {len(inside)} whose rows descriptors take but "
+        f"which begin inside of lines. Of the {count(len(behind), 'product')} below "
+        f"{FURTHER_WORST:.2f}, {sum(at in inside for at in behind)} are of those."
+    )
+    return holds(words) if longer(mean(whole), mean(inside)) else fails(words)
+
+
 # The host
 
 
