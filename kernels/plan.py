@@ -368,12 +368,12 @@ SHARED_TILES = (
 # Through pointers, with one or several owners a tile, their block_time and full_time
 # for the products alone: the loads come on top.
 PITCHED_TILES = (
-    Candidate(256, 128, 64, 8, 3, 1, 0.687, 0.722, 7.97),
-    Candidate(128, 256, 64, 8, 3, 1, 0.632, 0.701, 5.86),
-    Candidate(128, 128, 64, 8, 3, 1, 0.388, 0.381, 4.68),
-    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.253, 3.97),
-    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.250, 3.54),
-    Candidate(64, 64, 64, 4, 5, 1, 0.200, 0.150, 2.88),
+    Candidate(256, 128, 64, 8, 3, 1, 0.687, 0.722, 7.83),
+    Candidate(128, 256, 64, 8, 3, 1, 0.632, 0.701, 5.57),
+    Candidate(128, 128, 64, 8, 3, 1, 0.388, 0.381, 4.49),
+    Candidate(128, 64, 64, 4, 4, 1, 0.330, 0.253, 3.82),
+    Candidate(64, 128, 64, 4, 4, 1, 0.311, 0.250, 3.39),
+    Candidate(64, 64, 64, 4, 5, 1, 0.200, 0.150, 2.80),
 )
 # Of one load of a thread.
 LOAD_TIME = 0.00011
